@@ -1,7 +1,7 @@
 """The contracted graph that every pipeline-partition kernel works on.
 
-A *class* is a set of tasks that must share a device (a colour class, a forward task with its backward task, a strongly
-connected component after fusing). A *net* is a task's output together with its consumers, projected onto classes. A part
+A *class* is a set of tasks that must share a device (a colour class, a forward task with its backward task, a fused
+strongly connected component). A *net* is a task's output together with its consumers, projected onto classes. A part
 ``S`` placed on one device of type ``t`` loads it with
 
     load_t(S) = sum_{v in S} time[v, t]
@@ -13,6 +13,7 @@ connected component after fusing). A *net* is a task's output together with its 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,10 @@ class StageGraph:
         (t,) seconds per unit of net weight.
     member
         (tasks,) class of each original task.
+    backward_time
+        (n, t) the part of ``time`` that belongs to the backward pass of training; None when there is no backward pass.
+    net_backward
+        (h,) whether the net carries the output of a backward task; None when there is none.
     """
 
     time: NDArray[np.float64]
@@ -63,8 +68,40 @@ class StageGraph:
     rate_in: NDArray[np.float64]
     rate_out: NDArray[np.float64]
     member: NDArray[np.int64]
+    backward_time: NDArray[np.float64] | None = None
+    net_backward: NDArray[np.bool_] | None = None
 
     @property
     def n(self) -> int:
         """Number of classes."""
         return len(self.size)
+
+    @property
+    def types(self) -> int:
+        """Number of device types."""
+        return len(self.count)
+
+    @property
+    def host(self) -> NDArray[np.bool_]:
+        """(t,) whether a type neither pays for communication nor has a memory limit, as a CPU."""
+        return np.asarray((self.rate_in == 0) & (self.rate_out == 0) & np.isinf(self.memory))
+
+    def nets_of_classes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """CSR of the nets that have a pin in each class: ``net[ptr[v]:ptr[v + 1]]``, ascending; O(pins)."""
+        nets = np.repeat(np.arange(len(self.net_weight)), np.diff(self.net_ptr))
+        order = np.argsort(self.net_pin, kind="stable")
+        ptr = np.zeros(self.n + 1, np.int64)
+        np.cumsum(np.bincount(self.net_pin, minlength=self.n), out=ptr[1:])
+        return ptr, nets[order]
+
+    def load(self, part: NDArray[np.bool_], device_type: int) -> float:
+        """Load of one device of a type that holds the classes where ``part`` (n,) is true; O(pins), sums rounded once.
+
+        ``inf`` where a class cannot run on the type. Memory is not looked at.
+        """
+        pins = part[self.net_pin]
+        inside = np.add.reduceat(pins, self.net_ptr[:-1], dtype=np.int64) if len(self.net_weight) else np.zeros(0, int)
+        source = part[self.net_source]
+        arrives = self.net_weight[(inside > 0) & ~source] * self.rate_in[device_type]
+        leaves = self.net_weight[source & (inside < np.diff(self.net_ptr))] * self.rate_out[device_type]
+        return math.fsum(self.time[part, device_type]) + math.fsum(arrives) + math.fsum(leaves)
