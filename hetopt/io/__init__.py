@@ -1,0 +1,1 @@
+"""Reading and writing instances and results; importers, generators and exporters."""
