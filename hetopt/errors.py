@@ -1,0 +1,45 @@
+"""Errors that are meant for the user: each message is a sentence that says what, where, what was expected and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InputError", "VerificationError", "nearest"]
+
+
+class InputError(ValueError):
+    """Bad input or usage: a file, a flag or an argument that cannot be right. The command line exits with 1."""
+
+
+class VerificationError(ValueError):
+    """A plan breaks a constraint, a claimed value is wrong, or a stored bound does not replay.
+
+    Attributes
+    ----------
+    violations
+        Every violation found, as sentences; the first is the message.
+    """
+
+    def __init__(self, violations: Iterable[str]) -> None:
+        self.violations = tuple(violations)
+        more = len(self.violations) - 1
+        super().__init__(self.violations[0] + (f" (and {more} more)" if more > 0 else ""))
+
+
+def nearest(word: str, known: Iterable[str], *, what: str = "known") -> str:
+    """End of an error sentence that names the known word nearest to ``word``, or lists what there is.
+
+    Examples
+    --------
+    >>> nearest("makspan", ["makespan", "throughput"])
+    "did you mean 'makespan'?"
+    """
+    names = sorted(set(known))
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if not names:
+        return f"there is no {what} one"
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"{what} are: {shown}"
