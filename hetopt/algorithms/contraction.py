@@ -38,7 +38,7 @@ from scipy.sparse.csgraph import connected_components
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.stagegraph import StageGraph
 
-__all__ = ["contract"]
+__all__ = ["contract", "equal_nets"]
 
 _CANDIDATES = 64  # partners that step 4 tries for a class without precedence neighbours
 
@@ -136,7 +136,7 @@ def contract(
     pred_ptr, pred = _csr(precedence[:, 1], precedence[:, 0], classes)
     return StageGraph(
         time=_sum_rows(label, seconds, classes),
-        size=np.bincount(label, bytes_, classes),
+        size=_sums(label, bytes_, classes),
         pred_ptr=pred_ptr,
         pred=pred,
         net_ptr=nets.ptr,
@@ -170,8 +170,8 @@ def _check(
     for name, array in zip(("count", "memory", "rate_in", "rate_out"), types, strict=True):
         if array.shape != (t,):
             raise ValueError(f"{name} has shape {array.shape}; expected ({t},), one number a device type")
-    named = zip(("time", "size", "weight", "count", "memory", "rate_in", "rate_out"), (time, size, weight, *types))
-    for name, array in named:
+    names = ("time", "size", "weight", "count", "memory", "rate_in", "rate_out")
+    for name, array in zip(names, (time, size, weight, *types), strict=True):
         if not (array >= 0).all():
             raise ValueError(f"{name} holds a negative number or NaN; expected numbers that are at least 0")
         if name not in ("time", "memory") and np.isinf(array).any():
@@ -205,8 +205,12 @@ def _csr(row: Ints, column: Ints, rows: int) -> tuple[Ints, Ints]:
     return ptr, column[order]
 
 
+def _sums(label: Ints, values: Floats, rows: int) -> Floats:
+    return np.asarray(np.bincount(label, values, rows), np.float64)
+
+
 def _sum_rows(label: Ints, values: Floats, rows: int) -> Floats:
-    columns = [np.bincount(label, values[:, t], rows) for t in range(values.shape[1])]
+    columns = [_sums(label, values[:, t], rows) for t in range(values.shape[1])]
     return np.stack(columns, axis=1) if columns else np.zeros((rows, 0))
 
 
@@ -243,22 +247,26 @@ def _nets(label: Ints, edges: Ints, weight: Floats, backward: Bools, directed: b
     length = pins[tasks]
     start = np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
     source, passes = label[tasks], backward[tasks]
-    same = _equal_nets(start, pin, length, np.where(passes, 1, 0) + 2 * (source if directed else 0), classes)
+    same = equal_nets(start, pin, passes + 2 * (source if directed else 0 * source))
     first = np.flatnonzero(same == np.arange(len(tasks)))
     number = np.zeros(len(tasks), np.int64)
     number[first] = np.arange(len(first))
-    total = np.bincount(number[same], weight[tasks], len(first))
+    total = _sums(number[same], weight[tasks], len(first))
     chosen = np.repeat(same == np.arange(len(tasks)), length)
     ptr = np.concatenate([[0], np.cumsum(length[first])]).astype(np.int64)
     return _Nets(ptr, pin[chosen], source[first], total, passes[first])
 
 
-def _equal_nets(start: Ints, pin: Ints, length: Ints, kind: Ints, classes: int) -> Ints:
-    """For each net the first one with the same kind and the same pins; a hash proposes, a comparison decides."""
+def equal_nets(start: Ints, pin: Ints, kind: Ints) -> Ints:
+    """For each net (CSR ``start``, ``pin``) the first one of the same ``kind`` with the same pins in the same order.
+
+    A hash proposes, a comparison decides; two nets that only share a hash are left apart. O(pins).
+    """
+    length = np.diff(start)
     nets = len(length)
     if not nets:
         return np.zeros(0, np.int64)
-    code = np.random.default_rng(1).integers(0, 2**63, classes, dtype=np.uint64)
+    code = np.random.default_rng(1).integers(0, 2**63, int(pin.max()) + 1, dtype=np.uint64)
     digest = np.add.reduceat(code[pin], start[:-1]) + kind.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     _, first, proposal = np.unique(digest, return_index=True, return_inverse=True)
     like = first[proposal]
@@ -277,7 +285,7 @@ def _merge_zero_time(
 ) -> Ints:
     """Dense number of the class that each class ends in after step 4."""
     classes = int(label.max(initial=-1)) + 1
-    seconds, bytes_ = _sum_rows(label, time, classes), np.bincount(label, size, classes)
+    seconds, bytes_ = _sum_rows(label, time, classes), _sums(label, size, classes)
     if not classes or not (seconds == 0).any():
         return np.arange(classes)
     # memory of a type cannot bind when everything that may run there fits one device, rounding of the sum included
@@ -310,7 +318,6 @@ def _peel(time, size, roomy, near_ptr, near, net_ptr, net_pin, net_source, in_pt
     being rebuilt: the neighbour already has a pin in each of those nets.
     """
     n, types = time.shape
-    nets = len(net_source)
     root = np.arange(n)
     alive = np.ones(n, np.bool_)
     degree = near_ptr[1:] - near_ptr[:-1]

@@ -12,7 +12,7 @@ last, and an ideal has a larger number than each of its subsets that is an ideal
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ def enumerate_ideals(
     return Ideals(words[:count], parent[:count], last[:count], ptr, to, by)
 
 
-def _grown(array: NDArray[np.generic], length: int) -> NDArray[np.generic]:
+def _grown(array: NDArray[Any], length: int) -> NDArray[Any]:
     larger = np.empty((length, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger
