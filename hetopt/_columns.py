@@ -169,13 +169,17 @@ class Columns:
 
     def task(self, index: int) -> Task:
         """Record of task ``index``; times, costs and energies as lists in device order."""
-        facts: dict[str, Any] = {key: getattr(self, key)[index].item() for key in _TASK_FACTS}
+        facts: dict[str, Any] = {}
+        for key, default in _TASK_FACTS.items():
+            value = getattr(self, key)[index].item()
+            if value != default:
+                facts[key] = value
         if self.group[index] >= 0:
             facts["group"] = self.group_name[self.group[index]]
         for key in ("time", "cost", "energy"):
             table = getattr(self, key)
             if table is not None:
-                facts[key] = [_number(v) if np.isfinite(v) else None for v in table[index].tolist()]
+                facts[key] = _listed(table[index])
         for key in ("pin", "forbid"):
             if index in getattr(self, key):
                 facts[key] = getattr(self, key)[index]
@@ -534,6 +538,18 @@ def _check(columns: Columns) -> None:
             raise InputError(
                 f"edges form a cycle through {names}{', ...' if len(inside) > 6 else ''}; expected a graph without cycles"
             )
+
+
+def _listed(row: Floats) -> list[int | float | None]:
+    """A row as JSON numbers: integers where the whole row is integral, None where the task cannot run."""
+    finite = np.isfinite(row)
+    known = row[finite]
+    whole = bool((known == np.floor(known)).all()) and (not known.size or known.max() < _EXACT)
+    values: list[Any] = (known.astype(np.int64) if whole else known).tolist()
+    if len(values) == len(row):
+        return values
+    rest = iter(values)
+    return [next(rest) if ok else None for ok in finite.tolist()]
 
 
 def _number(value: float) -> int | float:

@@ -1,0 +1,1 @@
+"""The mathematics: one folder a family, one file a problem."""

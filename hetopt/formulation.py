@@ -1,0 +1,450 @@
+"""What a problem and its methods must offer, and the generic way a linear, CP or convex formulation is run.
+
+A *problem* (one file under ``formulations/``) states a question: its objective, its options, which facts it uses, and an
+evaluator that recomputes a plan's value and finds every broken constraint. Its *methods* answer the question: an exact
+model, a relaxation (its optimum is a bound), a restriction or heuristic (its answer is a plan), an approximation (both).
+Methods report plans and bounds into a :class:`~hetopt.control.Control`; the engine (:mod:`hetopt.solve`) judges them.
+
+This file knows no problem by name; :mod:`hetopt.registry` finds them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.control import Control
+from hetopt.errors import InputError, nearest
+from hetopt.instance import Instance
+from hetopt.linear import LinearModel
+from hetopt.solution import Solution
+
+__all__ = [
+    "ConstraintModel",
+    "Evaluation",
+    "LinearFormulation",
+    "Method",
+    "Option",
+    "Outcome",
+    "Problem",
+    "Question",
+    "RunOptions",
+    "Step",
+]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a question, such as ``contiguous``.
+
+    ``kind`` is a type (bool, int, float, str, list, dict) or a tuple of allowed strings; ``default`` holds when the
+    question is silent.
+    """
+
+    name: str
+    kind: type | tuple[str, ...]
+    default: Any
+    help: str
+
+    def check(self, value: Any) -> Any:
+        """``value`` in the option's type; InputError when it is not.
+
+        Text from a command line is read as the option's type.
+        """
+        if value is None and self.default is None:
+            return None
+        if isinstance(self.kind, tuple):
+            if isinstance(value, bool):
+                value = str(value).lower()
+            if value not in self.kind:
+                raise InputError(
+                    f"$.question.{self.name} is {value!r}; {nearest(str(value), self.kind, what='the choices')}"
+                )
+            return value
+        if isinstance(value, str) and self.kind is not str:
+            value = _parsed(value)
+        if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, self.kind) or (isinstance(value, bool) and self.kind is not bool):
+            raise InputError(f"$.question.{self.name} is {value!r}, expected {self.kind.__name__}")
+        return value
+
+
+@dataclass(frozen=True)
+class Question(Mapping[str, Any]):
+    """A problem's question about one instance: objective, and every option with its value (defaults filled in)."""
+
+    problem: Problem
+    objective: str
+    options: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.options[name]
+
+    def __iter__(self) -> Any:
+        return iter(self.options)
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+    def to_json(self) -> dict[str, Any]:
+        """``{"objective": ..., option: value, ...}``, as in an instance file."""
+        return {"objective": self.objective, **self.options}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the verifier says of a plan.
+
+    Attributes
+    ----------
+    value
+        The objective, recomputed from the instance.
+    violations
+        A sentence for each broken constraint; empty for a valid plan.
+    details
+        Numbers worth showing: load and memory of each device, the bottleneck.
+    """
+
+    value: float
+    violations: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the automatic climb: a method's name, why it is tried, and its share of the time left (0..1)."""
+
+    method: str
+    why: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the caller set for a method's solver: its name, and options beyond those in Control."""
+
+    solver: str | None = None
+    log_file: str | None = None
+    deterministic: bool = False
+    native: Mapping[str, Any] = field(default_factory=dict)
+    hint: Solution | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a method ended; plans and bounds went into the Control.
+
+    ``reason``: it finished its work, proved that no plan exists, ran into a limit, was interrupted.
+    """
+
+    reason: Literal["finished", "infeasible", "limit", "interrupted"] = "finished"
+    limit: str | None = None
+    solver: str | None = None
+    notes: tuple[str, ...] = ()
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    infeasible: tuple[str, ...] = ()
+
+
+class Problem(ABC):
+    """One question that can be asked of an instance. Subclass it in a file of its own and set ``PROBLEM`` there.
+
+    Class attributes
+    ----------------
+    name
+        ``family.problem``, unique.
+    objectives
+        Words by which ``--objective`` and ``question.objective`` may ask for it, the first being the usual one.
+    title
+        A line for ``hetopt list``.
+    sense
+        Whether smaller or larger values are better.
+    unit
+        Unit of the objective, for people ("seconds").
+    options
+        The question's options.
+    uses
+        Facts the question reads: names among :data:`FACTS` and ``tables.NAME``; other facts in a file cause a warning.
+    methods
+        The problem's methods, exact ones first.
+    """
+
+    name: ClassVar[str]
+    objectives: ClassVar[tuple[str, ...]]
+    title: ClassVar[str]
+    sense: ClassVar[Literal["min", "max"]] = "min"
+    unit: ClassVar[str] = "seconds"
+    options: ClassVar[tuple[Option, ...]] = ()
+    uses: ClassVar[frozenset[str]] = frozenset({"time"})
+    methods: ClassVar[tuple[Method, ...]] = ()
+
+    def fits(self, instance: Instance) -> str | None:
+        """Why the question cannot be asked of this instance, or None when it can."""
+        return None
+
+    @abstractmethod
+    def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """Recompute a plan's value and find every broken constraint, sharing nothing with any model."""
+
+    def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
+        """Sentences that prove there is no plan (with the shortfall); empty when no such proof is seen at a glance."""
+        return ()
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """Steps of ``--method auto``, in order; by default each exact method that fits."""
+        return [
+            Step(m.name, f"the first exact method that fits ({m.title})")
+            for m in self.methods
+            if m.kind == "exact" and m.fits(instance, question) is None
+        ][:1]
+
+    def bounds(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """Steps of ``hetopt bound``; by default every relaxation and approximation that fits."""
+        return [
+            Step(m.name, m.title)
+            for m in self.methods
+            if m.kind in ("relaxation", "approximation") and m.fits(instance, question) is None
+        ]
+
+    def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
+        """The best bound that follows from ``bound - slack`` (or ``+`` when maximising); by default ``bound`` itself.
+
+        A problem whose values are integers on this instance rounds up (down when maximising). ``slack`` is 0 for a bound
+        that is proved, and a solver's tolerance for a bound that is its word.
+        """
+        return bound
+
+    def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
+        """Prove a stored certificate again without a solver; returns the bound, raises ValueError when it does not hold.
+
+        The default understands ``{"kind": "lp-dual", "method": ..., "dual": [...]}`` of any linear formulation.
+        """
+        from hetopt.verify.bounds import replay_lp_dual
+
+        if certificate.get("kind") != "lp-dual":
+            raise ValueError(f"the certificate's kind is {certificate.get('kind')!r}, which {self.name} cannot replay")
+        method = self.method(str(certificate.get("method")))
+        if not isinstance(method, LinearFormulation):
+            raise ValueError(f"the certificate names the method {method.name!r}, which is not a linear formulation")
+        proved: float = replay_lp_dual(method.build(instance, question).relax(), certificate)
+        return self.round_bound(instance, question, proved, slack=0.0)
+
+    # What every problem shares ---------------------------------------------------------------------------------------
+
+    def question(self, instance: Instance, given: Mapping[str, Any] | None = None) -> Question:
+        """The question in force: the instance's own, overridden by ``given``, defaults filled in.
+
+        Raises
+        ------
+        InputError
+            An option that the problem does not have, or a value of the wrong type.
+        """
+        known = {option.name: option for option in self.options}
+        given = dict(given or {})
+        own = dict(instance.question)
+        if given.get("objective", own.get("objective")) != own.get("objective"):
+            # Another question than the file's: its options hold where this problem has them too.
+            own = {name: value for name, value in own.items() if name in known}
+        asked = {**own, **given}
+        objective = asked.pop("objective", None) or self.objectives[0]
+        for name in asked:
+            if name not in known:
+                raise InputError(
+                    f"$.question has the unknown key {name!r}; {nearest(name, known, what=f'options of {self.name}')}"
+                )
+        values = {name: option.check(asked.get(name, option.default)) for name, option in known.items()}
+        return Question(self, objective, values)
+
+    def method(self, name: str) -> Method:
+        """The method called ``name``; InputError that names the nearest when there is none."""
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise InputError(
+            f"{self.name} has no method {name!r}; {nearest(name, [m.name for m in self.methods], what='its methods')}"
+        )
+
+
+class Method(ABC):
+    """One way to answer a problem's question.
+
+    Class attributes
+    ----------------
+    name
+        Word for ``--method``, unique in the problem.
+    title
+        A line that says what it is, with source or guarantee.
+    kind
+        ``exact``; ``relaxation`` (bound only); ``approximation`` (plan and bound, proven factor); ``heuristic`` (plan).
+    engine
+        What runs it: ``linear``, ``cp``, ``convex`` or ``algorithm``.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    kind: ClassVar[Literal["exact", "relaxation", "approximation", "heuristic"]]
+    engine: ClassVar[Literal["linear", "cp", "convex", "algorithm"]] = "algorithm"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Why the method cannot answer this question on this instance, or None when it can."""
+        return None
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """Rough number of nonzeros or states, known before anything is built."""
+        return instance.n_tasks * instance.n_devices
+
+    @abstractmethod
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Work until done or ``control.should_stop()``, reporting plans and bounds into ``control``."""
+
+
+class LinearFormulation(Method):
+    """A MILP or LP over a :class:`~hetopt.linear.LinearModel`. Subclasses state build, decode and encode."""
+
+    engine = "linear"
+    default_solver: ClassVar[str] = "highs"
+
+    @abstractmethod
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """The model; ``question`` defaults to the instance's own."""
+
+    def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
+        """Plan of a point of the model; for a relaxation there is none (ValueError)."""
+        raise ValueError(f"{self.name} is a relaxation: a point of it is no plan")
+
+    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
+        """(columns,) point of the model that states a plan, ``nan`` where it says nothing; None when there is none."""
+        return None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Build, hand to a solver, report its plans as they come and its bound at the end."""
+        from hetopt import solvers
+        from hetopt.verify.bounds import lp_dual_certificate, replay_lp_dual
+
+        model = self.build(instance, question)
+        statistics = {"rows": model.n_rows, "columns": model.n_columns, "nonzeros": int(model.matrix.nnz)}
+        known = options.hint or control.plan
+        hint = self.encode(instance, model, known) if known is not None else None
+        adapter = solvers.get(options.solver or self.default_solver)
+
+        def incumbent(x: NDArray[np.float64]) -> None:
+            if model.is_mip:
+                control.report_plan(self.decode(instance, model, x))
+
+        answer = adapter.solve(
+            model,
+            solvers.Options(
+                relative_gap=control.relative_gap,
+                threads=control.threads,
+                seed=control.seed,
+                memory_limit=control.memory_limit,
+                log_file=options.log_file,
+                hint=hint,
+                deterministic=options.deterministic,
+                native=dict(options.native),
+            ),
+            control,
+            on_incumbent=incumbent,
+            on_bound=(lambda bound: self._solver_bound(instance, question, control, bound)) if model.is_mip else None,
+        )
+        if answer.x is not None and model.is_mip:
+            incumbent(answer.x)
+        if answer.bound is not None and (model.is_mip or answer.reason == "optimal") and answer.reason != "infeasible":
+            self._solver_bound(instance, question, control, answer.bound)
+        if not model.is_mip and answer.row_dual is not None:
+            certificate = lp_dual_certificate(self.name, answer.row_dual)
+            bound = replay_lp_dual(model, certificate)
+            bound = question.problem.round_bound(instance, question, bound, slack=0.0)
+            control.report_bound(bound, "replayed", certificate)
+        reason = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}.get(
+            answer.reason, "limit"
+        )
+        proof = (
+            (f"{answer.solver} proved that the {self.name} model has no solution",) if reason == "infeasible" else ()
+        )
+        notes = (*answer.notes, *((f"{answer.solver}: {answer.status}",) if answer.reason == "unbounded" else ()))
+        return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", notes, statistics, proof)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _solver_bound(instance: Instance, question: Question, control: Control, bound: float) -> None:
+        if np.isfinite(bound):
+            slack = 1e-6 * max(1.0, abs(bound))
+            control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
+
+
+class ConstraintModel(Method):
+    """A CP-SAT model written natively. Subclasses state program, decode and encode."""
+
+    engine = "cp"
+
+    @abstractmethod
+    def program(self, instance: Instance, question: Question, control: Control) -> Any:
+        """A :class:`hetopt.solvers.cpsat.CpProgram`; ``control`` gives the incumbent whose value may bound variables."""
+
+    @abstractmethod
+    def decode(self, instance: Instance, question: Question, program: Any, x: NDArray[np.float64]) -> Solution:
+        """Plan of the values ``x`` of the program's variables."""
+
+    def encode(
+        self, instance: Instance, question: Question, program: Any, solution: Solution
+    ) -> NDArray[np.float64] | None:
+        """(variables,) values that state a plan, ``nan`` where it says nothing; None when there is none."""
+        return None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Build, hand to CP-SAT, report plans and bounds as they come."""
+        from hetopt import solvers
+
+        program = self.program(instance, question, control)
+        known = options.hint or control.plan
+        hint = self.encode(instance, question, program, known) if known is not None else None
+        adapter = solvers.get("cpsat")
+
+        def incumbent(x: NDArray[np.float64]) -> None:
+            control.report_plan(self.decode(instance, question, program, x))
+
+        def tighter(bound: float) -> None:
+            control.report_bound(question.problem.round_bound(instance, question, bound, slack=0.0), "solver")
+
+        answer = adapter.solve_program(
+            program,
+            solvers.Options(
+                relative_gap=control.relative_gap,
+                threads=control.threads,
+                seed=control.seed,
+                memory_limit=control.memory_limit,
+                log_file=options.log_file,
+                hint=hint,
+                deterministic=options.deterministic,
+                native=dict(options.native),
+            ),
+            control,
+            on_incumbent=incumbent,
+            on_bound=tighter,
+        )
+        if answer.x is not None:
+            incumbent(answer.x)
+        if answer.bound is not None and answer.reason != "infeasible":
+            tighter(answer.bound)
+        reason = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}.get(
+            answer.reason, "limit"
+        )
+        proof = (
+            (f"{answer.solver} proved that the {self.name} model has no solution",) if reason == "infeasible" else ()
+        )
+        return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", answer.notes, infeasible=proof)  # type: ignore[arg-type]
+
+
+def _parsed(text: str) -> Any:
+    """A command line's word as JSON where it is JSON (numbers, true, false, lists), else the word itself."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
