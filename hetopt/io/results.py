@@ -1,0 +1,175 @@
+"""Read and write ``hetopt-result/1`` files, and the object that ``--json`` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hetopt.errors import InputError, nearest
+from hetopt.instance import Instance
+from hetopt.io.atomic import atomic_write
+from hetopt.io.instances import load_bytes
+from hetopt.result import RESULT_FORMAT, Result
+from hetopt.solution import Solution
+from hetopt.versions import machine, versions
+
+__all__ = ["decode_result", "encode_result", "read_result", "summary", "write_result"]
+
+# Derived when read back, so that a file cannot claim them.
+_DERIVED = ("status", "gap")
+
+
+def summary(result: Result, instance: Instance) -> dict[str, Any]:
+    """The object that ``--json`` prints: the answer, without the record of the run."""
+    return {
+        "status": result.status,
+        "objective": result.objective,
+        "bound": result.bound,
+        "gap": result.gap,
+        "bound_proof": result.bound_proof,
+        "verified": result.verified,
+        "method": result.method,
+        "solver": result.solver,
+        "seconds": round(result.seconds, 6),
+        "instance": {"name": result.instance_name, "digest": result.instance_digest},
+        "solution": result.solution.to_json(instance) if result.solution is not None else None,
+        "problem": result.problem,
+        "sense": result.sense,
+        "question": dict(result.question),
+        "reason": result.reason,
+        "limit": result.limit,
+        "infeasible": list(result.infeasible),
+        "messages": list(result.messages),
+        "evaluation": dict(result.evaluation),
+    }
+
+
+def encode_result(result: Result, instance: Instance) -> bytes:
+    """Text of a result file: everything in :func:`summary`, plus the proof and the record of the run."""
+    record = {
+        "format": RESULT_FORMAT,
+        **summary(result, instance),
+        "method_why": result.method_why,
+        "cpu_seconds": round(result.cpu_seconds, 6),
+        "asked_gap": result.asked_gap,
+        "tolerance": result.tolerance,
+        "certificate": result.certificate,
+        "run": dict(result.run),
+        "versions": versions(),
+        "machine": machine(),
+        "trajectory": [list(entry) for entry in result.trajectory],
+    }
+    return msgspec.json.encode(plain(record)) + b"\n"
+
+
+def write_result(result: Result, instance: Instance, path: str | Path) -> None:
+    """Write a result file whole or not at all."""
+    atomic_write(path, encode_result(result, instance))
+
+
+def read_result(path: str | Path, instance: Instance) -> Result:
+    """Read a result file that belongs to ``instance``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or decoded, has another format tag, or names tasks or devices that the instance lacks. That
+        the digest differs is left to the verifier to say.
+    """
+    try:
+        return decode_result(load_bytes(path), instance)
+    except InputError as error:
+        if str(error).startswith("cannot read"):
+            raise
+        raise InputError(f"{path}: {error}") from error
+
+
+def decode_result(data: bytes, instance: Instance) -> Result:
+    """Result from the text of a file; raises InputError as :func:`read_result` does."""
+    try:
+        record = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"$ is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"$ is {type(record).__name__}, expected an object")
+    if record.get("format") != RESULT_FORMAT:
+        raise InputError(f"$.format is {record.get('format')!r}, expected {RESULT_FORMAT!r}")
+    known = {part.name for part in fields(Result)} | {"format", "instance", "versions", "machine", *_DERIVED}
+    for key in record:
+        if key not in known:
+            raise InputError(f"$ has the unknown key {key!r}; {nearest(key, known, what='the keys')}")
+    about = _typed(record, "instance", dict, {})
+    solution = record.get("solution")
+    return Result(
+        problem=_typed(record, "problem", str, ""),
+        question=_typed(record, "question", dict, {}),
+        sense=_choice(record, "sense", ("min", "max")),
+        reason=_choice(record, "reason", ("finished", "infeasible", "limit", "interrupted", "error")),
+        limit=_typed(record, "limit", str, None),
+        solution=None if solution is None else Solution.from_json(instance, solution),
+        objective=_number(record, "objective"),
+        bound=_number(record, "bound"),
+        bound_proof=_choice(record, "bound_proof", ("none", "replayed", "algorithm", "solver")),
+        certificate=_typed(record, "certificate", dict, None),
+        verified=_typed(record, "verified", bool, False),
+        infeasible=tuple(map(str, _typed(record, "infeasible", list, []))),
+        method=_typed(record, "method", str, ""),
+        method_why=_typed(record, "method_why", str, ""),
+        solver=_typed(record, "solver", str, None),
+        seconds=_number(record, "seconds") or 0.0,
+        cpu_seconds=_number(record, "cpu_seconds") or 0.0,
+        instance_name=str(about.get("name", "")),
+        instance_digest=str(about.get("digest", "")),
+        asked_gap=_number(record, "asked_gap") or 0.0,
+        tolerance=_number(record, "tolerance") or 0.0,
+        messages=tuple(map(str, _typed(record, "messages", list, []))),
+        evaluation=_typed(record, "evaluation", dict, {}),
+        run=_typed(record, "run", dict, {}),
+        trajectory=tuple(tuple(entry) for entry in _typed(record, "trajectory", list, []) if isinstance(entry, list)),  # type: ignore[misc]
+    )
+
+
+def plain(value: Any) -> Any:
+    """JSON data from numpy scalars, arrays and tuples; a number that JSON lacks (inf, nan) becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _typed(record: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    value = record.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise InputError(f"$.{key} is {type(value).__name__}, expected {kind.__name__}")
+    return value
+
+
+def _number(record: Mapping[str, Any], key: str) -> float | None:
+    value = record.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"$.{key} is {value!r}, expected a number or null")
+    return float(value)
+
+
+def _choice(record: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> Any:
+    value = record.get(key, choices[0])
+    if value not in choices:
+        raise InputError(f"$.{key} is {value!r}, expected one of {', '.join(choices)}")
+    return value

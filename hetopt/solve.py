@@ -1,0 +1,351 @@
+"""Choose, run, verify, return: :func:`solve`, :func:`bound` and :func:`compare`.
+
+The engine trusts nobody. Each plan that a method reports is judged by the problem's verifier before it counts; each bound
+carries the word of its proof; a bound that a verified plan contradicts is thrown away with a message. Whatever happens (a
+limit, Ctrl-C, a solver that dies), the best verified plan and the best bound come back in the Result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetopt.control import Control, Event
+from hetopt.errors import InputError
+from hetopt.formulation import Evaluation, Outcome, Problem, Question, RunOptions, Step
+from hetopt.instance import Instance
+from hetopt.registry import problem_for
+from hetopt.result import TOLERANCE, Result
+from hetopt.solution import Solution
+
+__all__ = ["bound", "compare", "solve"]
+
+
+def solve(
+    instance: Instance,
+    *,
+    objective: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    method: str = "auto",
+    solver: str | None = None,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    hint: Solution | None = None,
+    memory_limit: int | None = None,
+    log_file: str | None = None,
+    deterministic: bool = False,
+    native: Mapping[str, Any] | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    control: Control | None = None,
+) -> Result:
+    """Answer the instance's question (or another one) with a verified plan and a bound.
+
+    Parameters
+    ----------
+    instance
+        What is to be placed.
+    objective, options
+        The question; by default the instance's own. ``options`` are the question's, such as ``{"contiguous": "none"}``.
+    method
+        ``"auto"`` (the problem's own climb), or a method's name as ``hetopt list`` shows it.
+    solver
+        Adapter for linear formulations; the formulation's default otherwise.
+    time_limit
+        Seconds of wall time; None runs until the gap is closed.
+    gap
+        Relative gap at which to stop; 0 asks for proof.
+    threads, seed
+        One thread and a fixed seed give the same plan each time.
+    hint
+        A plan to start from: judged first, kept if nothing better is found, never a constraint.
+    memory_limit
+        Bytes a solver may take, where it can be told.
+    log_file, deterministic, native
+        For the solver: where its log goes, work limits instead of wall time, its own options by their native names.
+    on_event
+        Called at each improvement.
+    control
+        A control made by the caller (to cancel from elsewhere); built from the limits otherwise.
+
+    Raises
+    ------
+    InputError
+        A question, method, solver or option that does not exist or does not fit.
+    """
+    problem, question = _question(instance, objective, options)
+    run = _Run(
+        instance, question, control, time_limit, gap, threads, seed, memory_limit, on_event,
+        RunOptions(solver, log_file, deterministic, dict(native or {}), hint),
+    )  # fmt: skip
+    if method == "auto":
+        steps = list(problem.plan(instance, question))
+        if not steps:
+            reasons = "; ".join(f"{m.name}: {m.fits(instance, question)}" for m in problem.methods)
+            raise InputError(f"no method of {problem.name} fits this instance ({reasons})")
+    else:
+        chosen = problem.method(method)
+        why = chosen.fits(instance, question)
+        if why:
+            raise InputError(f"method {method!r} of {problem.name} does not fit this instance: {why}")
+        steps = [Step(method, "asked for")]
+    return run(steps)
+
+
+def bound(
+    instance: Instance,
+    *,
+    objective: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    method: str | None = None,
+    time_limit: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    on_event: Callable[[Event], None] | None = None,
+    control: Control | None = None,
+) -> Result:
+    """A bound on every plan's value, with its proof; from ``method`` or from all the problem's relaxations.
+
+    Parameters are those of :func:`solve`. The Result has a plan only when a method found one on the way.
+    """
+    problem, question = _question(instance, objective, options)
+    run = _Run(instance, question, control, time_limit, 0.0, threads, seed, None, on_event, RunOptions())
+    steps = [Step(problem.method(method).name, "asked for")] if method else list(problem.bounds(instance, question))
+    if not steps:
+        raise InputError(
+            f"{problem.name} has no relaxation that fits this instance; `hetopt solve` gives a bound as well"
+        )
+    return run(steps)
+
+
+def compare(
+    instance: Instance,
+    *,
+    objective: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    methods: Sequence[str] | None = None,
+    time_limit: float | None = 10.0,
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    on_result: Callable[[str, Result], None] | None = None,
+    control: Control | None = None,
+) -> dict[str, Result]:
+    """Run several methods one after the other, each alone and each with the same limits; by default all that fit.
+
+    Returns the Result of each method by name. ``on_result`` is called as each one ends; other parameters as in
+    :func:`solve`.
+    """
+    problem, question = _question(instance, objective, options)
+    names = list(methods) if methods else [m.name for m in problem.methods if m.fits(instance, question) is None]
+    results: dict[str, Result] = {}
+    for name in names:
+        if control is not None and control.cancelled.is_set():
+            break
+        own = Control(cancelled=control.cancelled) if control is not None else None
+        results[name] = solve(
+            instance, objective=objective, options=options, method=name, time_limit=time_limit, gap=gap, threads=threads,
+            seed=seed, control=own,
+        )  # fmt: skip
+        if on_result:
+            on_result(name, results[name])
+    return results
+
+
+def _question(instance: Instance, objective: str | None, options: Mapping[str, Any] | None) -> tuple[Problem, Question]:
+    problem = problem_for(instance, objective)
+    given = dict(options or {})
+    if objective is not None:
+        given["objective"] = objective
+    return problem, problem.question(instance, given)
+
+
+class _Run:
+    """One run of some steps; called once."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        question: Question,
+        control: Control | None,
+        time_limit: float | None,
+        gap: float,
+        threads: int,
+        seed: int,
+        memory_limit: int | None,
+        on_event: Callable[[Event], None] | None,
+        options: RunOptions,
+    ) -> None:
+        for name, value, least in (("time_limit", time_limit, 0), ("gap", gap, 0), ("threads", threads, 1)):
+            if value is not None and not value >= least:
+                raise InputError(f"{name} is {value!r}, expected a number >= {least}")
+        self.instance, self.question, self.options = instance, question, options
+        self.problem = question.problem
+        self.control = control or Control()
+        self.control.sense = self.problem.sense
+        self.control.judge = self.judge
+        self.control.time_limit = time_limit if time_limit is not None else self.control.time_limit
+        self.control.memory_limit = memory_limit if memory_limit is not None else self.control.memory_limit
+        self.control.on_event = on_event or self.control.on_event
+        self.control.threads, self.control.seed = threads, seed
+        self.control.relative_gap = gap
+        self.cpu = time.process_time()
+        self.messages: list[str] = list(_unused_facts(self.problem, instance))
+        self.statistics: dict[str, Any] = {}
+
+    def judge(self, plan: Solution) -> float:
+        """Value of a plan, recomputed; ValueError with the first violation when it breaks a constraint."""
+        evaluation = self.problem.evaluate(self.instance, self.question, plan)
+        if evaluation.violations:
+            raise ValueError(evaluation.violations[0])
+        return evaluation.value
+
+    def __call__(self, steps: Sequence[Step]) -> Result:
+        infeasible = self.problem.precheck(self.instance, self.question)
+        if infeasible:
+            return self.result(
+                "infeasible", Outcome("infeasible", infeasible=infeasible), Step("precheck", "a count shows it")
+            )
+        if self.options.hint is not None:
+            self.control.method = "hint"
+            if not self.control.report_plan(self.options.hint):
+                self.messages.append(f"the hint is no valid plan: {self.control.rejected[-1]}")
+        reason, last, step = "finished", Outcome(), steps[0]
+        for number, step in enumerate(steps):
+            self.control.method = step.method
+            left = self.control.remaining
+            self.control.deadline = (
+                time.monotonic() + left * step.share if number + 1 < len(steps) and left < float("inf") else None
+            )
+            reason, last = self.step(step)
+            self.control.deadline = None
+            self.drop_contradicted_bound()
+            if reason in ("infeasible", "interrupted", "error") or self.control.closed or self.control.remaining <= 0:
+                break
+        if self.control.cancelled.is_set():
+            reason = "interrupted"
+        elif reason != "error" and not self.control.closed and self.control.remaining <= 0:
+            reason, last = "limit", Outcome("limit", "time", last.solver, last.notes, last.statistics)
+        if reason == "infeasible" and self.control.plan is not None:
+            self.messages.append(
+                f"{step.method} said that no plan exists, but a verified plan does; its word is discarded"
+            )
+            reason = "error"
+        return self.result(reason, last, step)
+
+    def step(self, step: Step) -> tuple[str, Outcome]:
+        """Run one method; a failure becomes a message, and what was found before stays."""
+        from hetopt.solvers.base import SolverError
+
+        method = self.problem.method(step.method)
+        before = len(self.control.rejected)
+        try:
+            outcome = method.run(self.instance, self.question, self.control, self.options)
+        except KeyboardInterrupt:
+            self.control.cancel()
+            return "interrupted", Outcome("interrupted")
+        except InputError:
+            raise
+        except MemoryError:
+            self.messages.append(f"{step.method} ran out of memory")
+            return "error", Outcome("limit", "memory")
+        except SolverError as error:
+            self.messages.append(f"{step.method}: {error}")
+            return "error", Outcome("limit", "other")
+        for text in self.control.rejected[before:][:3]:
+            self.messages.append(f"a plan was rejected by the verifier: {text}")
+        self.messages += [note for note in outcome.notes if note not in self.messages]
+        self.statistics.update({step.method: dict(outcome.statistics)} if outcome.statistics else {})
+        return outcome.reason, outcome
+
+    def drop_contradicted_bound(self) -> None:
+        """A bound that a verified plan beats is wrong: discard it and say so."""
+        control = self.control
+        if control.value is None or control.bound is None:
+            return
+        over = control.bound - control.value if control.sense == "min" else control.value - control.bound
+        scale = max(abs(control.value), abs(control.bound))
+        if over > TOLERANCE * scale:
+            self.messages.append(
+                f"the bound {control.bound:.9g} ({control.bound_proof}, {control.bound_from}) contradicts a verified plan of "
+                f"value {control.value:.9g}; the bound is discarded"
+            )
+            control.bound = control.bound_proof = control.bound_from = control.certificate = None
+        elif over > 0 and control.bound_proof == "solver":
+            control.bound = control.value
+
+    def result(self, reason: str, outcome: Outcome, step: Step) -> Result:
+        control = self.control
+        evaluation = Evaluation(0.0)
+        if control.plan is not None:
+            evaluation = self.problem.evaluate(self.instance, self.question, control.plan)
+        decisive = control.plan_from or step.method
+        how = decisive if control.bound_from in (None, decisive) else f"{decisive}, bound by {control.bound_from}"
+        return Result(
+            problem=self.problem.name,
+            question=self.question.to_json(),
+            sense=self.problem.sense,
+            reason=reason,  # type: ignore[arg-type]
+            limit=outcome.limit if reason == "limit" else None,
+            solution=control.plan,
+            objective=evaluation.value if control.plan is not None else None,
+            bound=control.bound,
+            bound_proof=control.bound_proof or "none",  # type: ignore[arg-type]
+            certificate=control.certificate,
+            verified=control.plan is not None and not evaluation.violations,
+            infeasible=outcome.infeasible if reason == "infeasible" else (),
+            method=how,
+            method_why=f"{step.method}: {step.why}",
+            solver=outcome.solver,
+            seconds=control.elapsed,
+            cpu_seconds=time.process_time() - self.cpu,
+            instance_name=self.instance.name,
+            instance_digest=self.instance.digest,
+            asked_gap=control.relative_gap,
+            messages=tuple(self.messages),
+            evaluation=evaluation.details,
+            run={
+                "options": {
+                    "time_limit": control.time_limit,
+                    "gap": control.relative_gap,
+                    "threads": control.threads,
+                    "seed": control.seed,
+                    "solver": self.options.solver,
+                    "deterministic": self.options.deterministic,
+                    "native": dict(self.options.native),
+                },
+                "model": self.statistics,
+            },
+            trajectory=tuple((event.seconds, event.objective, event.bound) for event in control.events),
+        )
+
+
+def _unused_facts(problem: Problem, instance: Instance) -> list[str]:
+    """A sentence that lists the facts in the file which the question does not read; empty when it reads them all."""
+    c = instance.columns
+    present = {
+        "edges": len(instance.edges) > 0,
+        "memory": bool((instance.memory > 0).any()) and bool(np.isfinite(instance.capacity).any()),
+        "group": bool((instance.group >= 0).any()),
+        "weight": bool((c.weight != 1).any()),
+        "release": bool((c.release > 0).any()),
+        "due": bool(np.isfinite(c.due).any()),
+        "deadline": bool(np.isfinite(c.deadline).any()),
+        "period": bool(np.isfinite(c.period).any()),
+        "backward": bool(instance.backward.any()),
+        "cost": c.cost is not None,
+        "energy": c.energy is not None,
+        "modes": bool(c.modes),
+        "available_from": bool(instance.available_from.any()),
+        "max_tasks": any(device.max_tasks is not None for device in instance.devices),
+        "slots": any(device.slots > 1 for device in instance.devices),
+        **{f"tables.{name}": True for name in instance.tables},
+    }
+    unused = [name for name, there in present.items() if there and name not in problem.uses]
+    if not unused:
+        return []
+    return [f"the file also holds {', '.join(unused)}, which the question {problem.name} does not use"]
