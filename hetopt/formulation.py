@@ -11,7 +11,7 @@ This file knows no problem by name; :mod:`hetopt.registry` finds them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -212,10 +212,10 @@ class Problem(ABC):
         ]
 
     def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
-        """The best bound that follows from ``bound - slack`` (or ``+`` when maximising); by default ``bound`` itself.
+        """The best bound that follows from ``bound``; by default ``bound`` itself.
 
-        A problem whose values are integers on this instance rounds up (down when maximising). ``slack`` is 0 for a bound
-        that is proved, and a solver's tolerance for a bound that is its word.
+        A problem whose values are integers on this instance rounds ``bound - slack`` up (``bound + slack`` down when
+        maximising). ``slack`` is 0 for a bound that is proved, and a solver's tolerance for one that is its word.
         """
         return bound
 
@@ -338,24 +338,15 @@ class LinearFormulation(Method):
 
         answer = adapter.solve(
             model,
-            solvers.Options(
-                relative_gap=control.relative_gap,
-                threads=control.threads,
-                seed=control.seed,
-                memory_limit=control.memory_limit,
-                log_file=options.log_file,
-                hint=hint,
-                deterministic=options.deterministic,
-                native=dict(options.native),
+            _options(
+                control, options, hint, incumbent, lambda bound: _solver_bound(instance, question, control, bound)
             ),
             control,
-            on_incumbent=incumbent,
-            on_bound=(lambda bound: self._solver_bound(instance, question, control, bound)) if model.is_mip else None,
         )
         if answer.x is not None and model.is_mip:
             incumbent(answer.x)
         if answer.bound is not None and (model.is_mip or answer.reason == "optimal") and answer.reason != "infeasible":
-            self._solver_bound(instance, question, control, answer.bound)
+            _solver_bound(instance, question, control, answer.bound)
         if not model.is_mip and answer.row_dual is not None:
             certificate = lp_dual_certificate(self.name, answer.row_dual)
             bound = replay_lp_dual(model, certificate)
@@ -369,12 +360,6 @@ class LinearFormulation(Method):
         )
         notes = (*answer.notes, *((f"{answer.solver}: {answer.status}",) if answer.reason == "unbounded" else ()))
         return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", notes, statistics, proof)  # type: ignore[arg-type]
-
-    @staticmethod
-    def _solver_bound(instance: Instance, question: Question, control: Control, bound: float) -> None:
-        if np.isfinite(bound):
-            slack = 1e-6 * max(1.0, abs(bound))
-            control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
 
 class ConstraintModel(Method):
@@ -411,21 +396,10 @@ class ConstraintModel(Method):
         def tighter(bound: float) -> None:
             control.report_bound(question.problem.round_bound(instance, question, bound, slack=0.0), "solver")
 
-        answer = adapter.solve_program(
+        answer = adapter.solve(
             program,
-            solvers.Options(
-                relative_gap=control.relative_gap,
-                threads=control.threads,
-                seed=control.seed,
-                memory_limit=control.memory_limit,
-                log_file=options.log_file,
-                hint=hint,
-                deterministic=options.deterministic,
-                native=dict(options.native),
-            ),
+            _options(control, options, hint, incumbent, tighter),
             control,
-            on_incumbent=incumbent,
-            on_bound=tighter,
         )
         if answer.x is not None:
             incumbent(answer.x)
@@ -438,6 +412,37 @@ class ConstraintModel(Method):
             (f"{answer.solver} proved that the {self.name} model has no solution",) if reason == "infeasible" else ()
         )
         return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", answer.notes, infeasible=proof)  # type: ignore[arg-type]
+
+
+def _options(
+    control: Control,
+    options: RunOptions,
+    hint: NDArray[np.float64] | None,
+    on_incumbent: Callable[[NDArray[np.float64]], None],
+    on_bound: Callable[[float], None],
+) -> Any:
+    """The caller's wishes in a solver adapter's terms."""
+    from hetopt.solvers import Options
+
+    return Options(
+        relative_gap=control.relative_gap,
+        threads=control.threads,
+        seed=control.seed,
+        memory_limit=control.memory_limit,
+        log_file=options.log_file,
+        hint=hint,
+        deterministic=options.deterministic,
+        native=dict(options.native),
+        on_incumbent=on_incumbent,
+        on_bound=on_bound,
+    )
+
+
+def _solver_bound(instance: Instance, question: Question, control: Control, bound: float) -> None:
+    """Report a bound that is a floating-point solver's word; 1e-6 relative is what its tolerances may have cost."""
+    if np.isfinite(bound):
+        slack = 1e-6 * max(1.0, abs(bound))
+        control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
 
 def _parsed(text: str) -> Any:

@@ -1,0 +1,280 @@
+"""R||Cmax: jobs on unrelated machines, the last one done as early as possible.
+
+Sets and data
+    j in J      jobs (tasks; those that share a ``group`` are one job)
+    i in M      devices
+    p_ij        seconds of job j on device i, absent where it cannot run (not given, forbidden, or pinned elsewhere)
+    r_i         first second device i is free (``available_from``)
+    b_j, B_i    bytes job j needs, bytes device i has
+    q_j, Q_i    tasks in job j, most tasks on device i (``max_tasks``)
+
+Variables
+    x_ij in {0, 1}  job j runs on device i
+    T >= 0          makespan
+
+Minimise T subject to
+
+    sum_i x_ij = 1                              for each job j                              (1)  assign
+    r_i + sum_j p_ij x_ij <= T                  for each device i                           (2)  load
+    sum_j b_j x_ij <= B_i                       for each device i with limited memory       (3)  memory
+    sum_j q_j x_ij <= Q_i                       for each device i with a limit              (4)  tasks
+
+A device without jobs counts with r_i. LP: x_ij >= 0 instead of binary; its dual certificate is replayed without a solver.
+
+Sources: (1), (2) J. K. Lenstra, D. B. Shmoys, E. Tardos, Approximation algorithms for scheduling unrelated parallel
+machines, Mathematical Programming 46 (1990); no factor below 3/2 is possible in polynomial time unless P = NP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.assignment._jobs import Jobs, jobs_of
+from hetopt.control import Control
+from hetopt.formulation import (
+    ConstraintModel,
+    Evaluation,
+    LinearFormulation,
+    Problem,
+    Question,
+    Step,
+)
+from hetopt.instance import Instance
+from hetopt.linear import LinearModel
+from hetopt.solution import Solution
+from hetopt.verify.assignment import device_details, loads, placement_violations
+
+__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Makespan"]
+
+
+class MILP(LinearFormulation):
+    """The model above as a MILP."""
+
+    name = "milp"
+    title = "MILP (1)-(4)"
+    kind = "exact"
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """Model (1)-(4); columns ``x[job,device]`` and ``makespan``."""
+        jobs = jobs_of(instance)
+        n, d = jobs.time.shape
+        names = _job_names(instance, jobs)
+        model = LinearModel("makespan")
+        can = np.isfinite(jobs.time)
+        x = model.binary("x", (n, d), upper=can, labels=(names, instance.device_names))
+        t = model.continuous("makespan")
+        j, i = np.nonzero(can)
+        pairs = x[j, i]
+        model.rows("assign", n, [(j, pairs, 1.0)], lower=1, upper=1, labels=(names,))  # (1)
+        devices = (instance.device_names,)
+        model.rows(
+            "load", d, [(i, pairs, jobs.time[j, i]), (np.arange(d), t, -1.0)], upper=-jobs.ready, labels=devices
+        )  # (2)
+        for block, need, limit in (
+            ("memory", jobs.memory, jobs.capacity),
+            ("tasks", jobs.count, jobs.most),
+        ):  # (3), (4)
+            limited = np.flatnonzero(np.isfinite(limit) & (need.sum() > limit))
+            if limited.size:
+                row = np.full(d, -1)
+                row[limited] = np.arange(limited.size)
+                inside = row[i] >= 0
+                model.rows(
+                    block,
+                    limited.size,
+                    [(row[i[inside]], pairs[inside], need[j[inside]])],
+                    upper=limit[limited],
+                    labels=([instance.device_names[k] for k in limited],),
+                )
+        model.minimize(t)
+        return model
+
+    def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
+        """Each job on the device with the largest x."""
+        return jobs_of(instance).solution(np.argmax(x[model.columns("x")], axis=1))
+
+    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
+        """x and T of a plan."""
+        if solution.placement is None or (solution.placement < 0).any():
+            return None
+        placement = jobs_of(instance).placement(solution)
+        point = np.zeros(model.n_columns)
+        x = model.columns("x")
+        point[x[np.arange(len(placement)), placement]] = 1.0
+        point[model.columns("makespan")] = float((instance.available_from + loads(instance, solution.placement)).max())
+        return point
+
+
+class LP(LinearFormulation):
+    """The LP relaxation of the MILP."""
+
+    name = "lp"
+    title = "LP relaxation of (1)-(4), bound replayed without a solver"
+    kind = "relaxation"
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """The MILP without integrality."""
+        return MILP().build(instance, question).relax()
+
+
+class CPSAT(ConstraintModel):
+    """The model natively in CP-SAT, with times in integer units.
+
+    Decimal times are cut down to a multiple of a resolution, so that the model's optimum never exceeds the true one and its
+    bound stays a bound; the plan is always evaluated in the original numbers.
+    """
+
+    name = "cpsat"
+    title = "CP-SAT (1)-(4), decimals rounded down for the bound"
+    kind = "exact"
+
+    def program(self, instance: Instance, question: Question, control: Control) -> Any:
+        """Booleans x_ij for the pairs that can run, one integer T."""
+        from ortools.sat.python import cp_model
+
+        from hetopt.solvers.cpsat import CpProgram
+
+        jobs = jobs_of(instance)
+        n, d = jobs.time.shape
+        unit = _unit(jobs)
+        can = np.isfinite(jobs.time)
+        ticks = np.floor(np.where(can, jobs.time, 0.0) / unit).astype(np.int64)
+        ready = np.floor(jobs.ready / unit).astype(np.int64)
+        horizon = int(ready.max() + np.where(can, ticks, 0).max(axis=1).sum())
+        model = cp_model.CpModel()
+        makespan = model.new_int_var(int(ready.max()), horizon, "makespan")
+        pairs = np.argwhere(can)
+        x = [model.new_bool_var("") for _ in range(len(pairs))]
+        by_job: list[list[int]] = [[] for _ in range(n)]
+        by_device: list[list[int]] = [[] for _ in range(d)]
+        for k, (j, i) in enumerate(pairs.tolist()):
+            by_job[j].append(k)
+            by_device[i].append(k)
+        for chosen in by_job:
+            model.add_exactly_one(x[k] for k in chosen)  # (1)
+        memory = _integer_memory(jobs)
+        for i in range(d):
+            mine = [x[k] for k in by_device[i]]
+            of = pairs[by_device[i], 0] if mine else np.empty(0, np.int64)
+            weighted = cp_model.LinearExpr.weighted_sum(mine, ticks[of, i].tolist())
+            model.add(weighted + int(ready[i]) <= makespan)  # (2)
+            if np.isfinite(jobs.capacity[i]) and jobs.memory.sum() > jobs.capacity[i]:
+                need, limit = memory[0][of].tolist(), int(memory[1][i])
+                model.add(cp_model.LinearExpr.weighted_sum(mine, need) <= limit)  # (3)
+            if np.isfinite(jobs.most[i]) and jobs.count.sum() > jobs.most[i]:
+                model.add(cp_model.LinearExpr.weighted_sum(mine, jobs.count[of].tolist()) <= int(jobs.most[i]))  # (4)
+        model.minimize(makespan)
+        return CpProgram(model, x, to_bound=lambda bound: math.ceil(bound - 1e-6) * unit)
+
+    def decode(self, instance: Instance, question: Question, program: Any, x: NDArray[np.float64]) -> Solution:
+        """Each job on its chosen device."""
+        jobs = jobs_of(instance)
+        pairs = np.argwhere(np.isfinite(jobs.time))[np.asarray(x) > 0.5]
+        placement = np.full(len(jobs.count), -1, np.int64)
+        placement[pairs[:, 0]] = pairs[:, 1]
+        return jobs.solution(placement)
+
+    def encode(
+        self, instance: Instance, question: Question, program: Any, solution: Solution
+    ) -> NDArray[np.float64] | None:
+        """x of a plan."""
+        jobs = jobs_of(instance)
+        pairs = np.argwhere(np.isfinite(jobs.time))
+        return (jobs.placement(solution)[pairs[:, 0]] == pairs[:, 1]).astype(float)
+
+
+class Makespan(Problem):
+    """R||Cmax with eligibility, groups, pins, memory, task limits and availability."""
+
+    name = "assignment.makespan"
+    objectives = ("makespan",)
+    title = "last job done as early as possible on unrelated machines (R||Cmax)"
+    uses = frozenset({"time", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
+    methods = (MILP(), CPSAT(), LP())
+
+    def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """Latest finish of a device: available_from plus the load."""
+        violations = placement_violations(instance, solution.placement)
+        if solution.placement is None or solution.placement.shape != (instance.n_tasks,):
+            return Evaluation(math.inf, violations)
+        load = loads(instance, solution.placement)
+        finish = instance.available_from + load
+        details = {"devices": device_details(instance, solution.placement, load)}
+        return Evaluation(float(finish.max()), violations, details)
+
+    def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
+        """With integer times and availabilities every value is an integer: round up."""
+        whole = instance.integral and bool((instance.available_from == np.floor(instance.available_from)).all())
+        return float(math.ceil(bound - slack)) if whole else bound
+
+    def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
+        """A group that no device can take, a job larger than every device it can run on, more bytes than there are."""
+        return _shortfalls(instance, jobs_of(instance))
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """CP-SAT."""
+        return (Step("cpsat", "exact and quick on small instances"),)
+
+
+def _job_names(instance: Instance, jobs: Jobs) -> list[str]:
+    names = [""] * len(jobs.count)
+    for k in range(len(jobs.member) - 1, -1, -1):
+        group = int(instance.group[k])
+        names[jobs.member[k]] = instance.labels[k] if group < 0 else instance.columns.group_name[group]
+    return names
+
+
+def _unit(jobs: Jobs) -> float:
+    """Seconds per integer unit: 1 for integer times, else a power of two that keeps all sums below 2^50."""
+    finite = jobs.time[np.isfinite(jobs.time)]
+    if (finite == np.floor(finite)).all() and (jobs.ready == np.floor(jobs.ready)).all() and finite.sum() < 2.0**50:
+        return 1.0
+    total = float(np.where(np.isfinite(jobs.time), jobs.time, 0).max(axis=1).sum() + jobs.ready.max())
+    return 2.0 ** (math.ceil(math.log2(max(total, 1e-300))) - 45)
+
+
+def _integer_memory(jobs: Jobs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Integer needs, rounded down, and capacities, rounded up: every true plan stays feasible; the verifier judges plans."""
+    finite = jobs.capacity[np.isfinite(jobs.capacity)]
+    largest = max(float(jobs.memory.sum()), float(finite.max(initial=0.0)), 1.0)
+    whole = (jobs.memory == np.floor(jobs.memory)).all() and (finite == np.floor(finite)).all()
+    unit = 1.0 if whole and largest < 2.0**50 else 2.0 ** (math.ceil(math.log2(largest)) - 45)
+    capacity = np.where(np.isfinite(jobs.capacity), jobs.capacity, 0.0)
+    return np.floor(jobs.memory / unit).astype(np.int64), np.ceil(capacity / unit).astype(np.int64)
+
+
+def _shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
+    names = instance.device_names
+    can = np.isfinite(jobs.time)
+    nowhere = np.flatnonzero(~can.any(axis=1))
+    if nowhere.size:
+        tasks = [instance.labels[k] for k in np.flatnonzero(jobs.member == nowhere[0])[:6]]
+        return (
+            f"no device can run all of {', '.join(map(repr, tasks))}, which must share one: their times have no device in common",
+        )
+    room = np.where(can, jobs.capacity, -np.inf).max(axis=1)
+    tight = np.flatnonzero(jobs.memory > room)
+    if tight.size:
+        j = int(tight[np.argmax(jobs.memory[tight] - room[tight])])
+        job = _job_names(instance, jobs)[j]
+        where = names[int(np.argmax(np.where(can[j], jobs.capacity, -np.inf)))]
+        short = jobs.memory[j] - room[j]
+        return (
+            f"{job!r} needs {jobs.memory[j]:.12g} bytes, and the roomiest device it can run on, {where!r}, has {room[j]:.12g}: "
+            f"{short:.12g} bytes short",
+        )
+    need, there = float(jobs.memory.sum()), float(jobs.capacity.sum())
+    if need > there:
+        short = need - there
+        return (f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: {short:.12g} bytes short",)
+    if jobs.count.sum() > jobs.most.sum():
+        return (f"there are {jobs.count.sum()} tasks, and the devices may hold {jobs.most.sum():.0f} together",)
+    return ()
+
+
+PROBLEM = Makespan()

@@ -1,0 +1,633 @@
+"""The command line. It parses, calls the Python function of the same name, prints, and sets the exit code; nothing more.
+
+Exit codes: 0 optimal or, with a gap asked for, feasible within it; 1 bad input or usage; 2 feasible, not proved; 3 proved
+infeasible; 4 nothing found in the limit; 5 solver failure; 130 interrupted (the best plan so far is written first).
+
+``--json`` writes one object to standard output and nothing else does; logs and errors go to standard error. Modules are
+imported inside the commands, so that ``hetopt --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hetopt import __version__
+from hetopt.errors import InputError, VerificationError, nearest
+
+if TYPE_CHECKING:
+    from hetopt.control import Control
+    from hetopt.instance import Instance
+    from hetopt.result import Result
+
+__all__ = ["main"]
+
+BAD_INPUT, FAILURE, INTERRUPTED = 1, 5, 130
+
+
+class _Main(click.Group):
+    """Turns every failure into one sentence on standard error and the right exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        argv = list(args[0] if args and args[0] is not None else extra.get("args") or sys.argv[1:])
+        try:
+            code = super().main(
+                args=argv, standalone_mode=False, **{k: v for k, v in extra.items() if k == "prog_name"}
+            )
+            sys.exit(code if isinstance(code, int) else 0)
+        except click.exceptions.Exit as ended:
+            sys.exit(ended.exit_code)
+        except click.ClickException as error:
+            _fail(_usage(error), argv, BAD_INPUT)
+        except (click.Abort, KeyboardInterrupt):
+            _fail("interrupted", argv, INTERRUPTED)
+        except VerificationError as error:
+            for sentence in error.violations:
+                click.echo(f"rejected: {sentence}", err=True)
+            sys.exit(BAD_INPUT)
+        except InputError as error:
+            _fail(str(error), argv, BAD_INPUT)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(0)
+        except MemoryError:
+            _fail("out of memory; try a smaller instance or --memory-limit", argv, FAILURE)
+        except Exception as error:  # the last line of defence: a sentence, never a traceback
+            if os.environ.get("HETOPT_DEBUG"):
+                raise
+            text = f"{type(error).__name__}: {error}"
+            known = type(error).__name__ in ("SolverError", "SolverMissing")
+            hint = "" if known else " (this is a fault of hetopt; set HETOPT_DEBUG=1 to see where)"
+            _fail((str(error) if known else f"internal error: {text}") + hint, argv, FAILURE)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx), what='commands')}"
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _usage(error: click.ClickException) -> str:
+    text = error.format_message().rstrip(".")
+    return text[0].lower() + text[1:] if text else "wrong usage"
+
+
+def _fail(sentence: str, argv: list[str], code: int) -> None:
+    click.echo(f"error: {sentence}", err=True)
+    if "--json" in argv:
+        import json
+
+        empty = dict.fromkeys(("objective", "bound", "gap", "method", "solver", "seconds", "instance", "solution"))
+        record = {"status": "error", **empty, "bound_proof": "none", "verified": False, "messages": [sentence]}
+        click.echo(json.dumps(record))
+    sys.exit(code)
+
+
+# Values of flags ------------------------------------------------------------------------------------------------------
+
+
+class _Seconds(click.ParamType):
+    name = "SEC"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        unit = {"s": 1.0, "m": 60.0, "h": 3600.0}
+        text = str(value).strip()
+        scale = unit.get(text[-1:].lower(), 1.0)
+        try:
+            seconds = float(text[:-1] if text[-1:].lower() in unit else text) * scale
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < float("inf"):
+            self.fail(f"{value!r} is no duration; expected seconds, or a number with s, m or h", param, ctx)
+        return seconds
+
+
+class _Gap(click.ParamType):
+    name = "GAP"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        text = str(value).strip()
+        try:
+            gap = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            gap = -1.0
+        if not 0 <= gap < float("inf"):
+            self.fail(f"{value!r} is no gap; expected a number such as 0.01, or 1%", param, ctx)
+        return gap
+
+
+class _Bytes(click.ParamType):
+    name = "BYTES"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        unit = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+        text = str(value).strip().lower().removesuffix("ib").removesuffix("b")
+        try:
+            size = float(text[:-1]) * unit[text[-1]] if text[-1:] in unit else float(text)
+        except ValueError:
+            size = -1.0
+        if not 0 < size < 2**63:
+            self.fail(f"{value!r} is no size; expected bytes, or a number with K, M or G", param, ctx)
+        return int(size)
+
+
+class _Pair(click.ParamType):
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, rest = str(value).partition("=")
+        if not equals or not key:
+            self.fail(f"{value!r} is no setting; expected KEY=VALUE", param, ctx)
+        return key.strip(), rest.strip()
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to standard output, nothing else.")
+QUESTION = _options(
+    click.option("--objective", metavar="O", help="Objective, instead of the file's own (see `hetopt list`)."),
+    click.option(
+        "--option",
+        "-O",
+        "options",
+        type=_Pair(),
+        multiple=True,
+        help="Option of the question (contiguous=none); may be repeated.",
+    ),
+    click.option(
+        "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
+    ),
+)
+LIMITS = _options(
+    click.option("--time-limit", type=_Seconds(), help="Stop after this time (60, 5m, 1h) with the best plan."),
+    click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads a solver may use."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of random numbers."
+    ),
+)
+OUTPUT = click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the result file here.")
+
+
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="hetopt")
+def main() -> None:
+    """Decide which work runs on which device: verified plans with bounds.
+
+    \b
+    Try:  hetopt generate unrelated --jobs 100 --machines 10 -o jobs.json
+          hetopt solve jobs.json --time-limit 10
+    """
+
+
+# Answering ------------------------------------------------------------------------------------------------------------
+
+
+@main.command()
+@FILE
+@QUESTION
+@click.option(
+    "--method", metavar="M", default="auto", show_default=True, help="Method, as `hetopt list --for FILE` names it."
+)
+@click.option("--solver", metavar="S", help="Solver for linear formulations, as `hetopt versions` names it.")
+@LIMITS
+@click.option("--gap", type=_Gap(), default=0.0, show_default=True, help="Stop at this relative gap (0.01 or 1%).")
+@click.option(
+    "--hint", type=click.Path(path_type=Path), help="Result file whose plan is the start; never a constraint."
+)
+@click.option("--memory-limit", type=_Bytes(), help="Memory a solver may take (8G), where it can be told.")
+@click.option("--log-file", type=click.Path(path_type=Path), help="Write the solver's own log here.")
+@click.option("--deterministic", is_flag=True, help="Same plan on each run: one thread, work limits instead of time.")
+@click.option(
+    "--native", type=_Pair(), multiple=True, help="The solver's own option by its native name; may be repeated."
+)
+@OUTPUT
+@JSON
+def solve(
+    file: Path, objective: str | None, options: Any, formulation: Path | None, method: str, solver: str | None,
+    time_limit: float | None, threads: int, seed: int, gap: float, hint: Path | None, memory_limit: int | None,
+    log_file: Path | None, deterministic: bool, native: Any, output: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Find a plan for the instance in FILE, and prove how good it is."""
+    import hetopt
+
+    instance = _read(file, formulation)
+    start = hetopt.read_result(hint, instance).solution if hint else None
+    if hint and start is None:
+        raise InputError(f"--hint {str(hint)!r} holds no plan; give a result file with a solution")
+    _writable(output)
+    with _running(as_json) as control:
+        result = hetopt.solve(
+            instance, objective=objective, options=dict(options), method=method, solver=solver, time_limit=time_limit,
+            gap=gap, threads=threads, seed=seed, hint=start, memory_limit=memory_limit,
+            log_file=str(log_file) if log_file else None, deterministic=deterministic,
+            native={key: _value(text) for key, text in native}, control=control,
+        )  # fmt: skip
+    return _finish(result, instance, output, as_json)
+
+
+@main.command()
+@FILE
+@QUESTION
+@click.option("--method", metavar="M", help="Relaxation to use; all that fit otherwise.")
+@LIMITS
+@OUTPUT
+@JSON
+def bound(
+    file: Path, objective: str | None, options: Any, formulation: Path | None, method: str | None,
+    time_limit: float | None, threads: int, seed: int, output: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Prove a bound on every plan's value, without looking for a plan."""
+    import hetopt
+
+    instance = _read(file, formulation)
+    _writable(output)
+    with _running(as_json) as control:
+        result = hetopt.bound(
+            instance, objective=objective, options=dict(options), method=method, time_limit=time_limit, threads=threads,
+            seed=seed, control=control,
+        )  # fmt: skip
+    code = _finish(result, instance, output, as_json)
+    return 0 if result.bound is not None and code in (2, 4) else code
+
+
+@main.command()
+@FILE
+@QUESTION
+@click.option("--methods", metavar="M,M,...", help="Methods to compare; all that fit otherwise.")
+@LIMITS
+@click.option("--gap", type=_Gap(), default=0.0, show_default=True, help="Stop each at this relative gap.")
+@JSON
+def compare(
+    file: Path, objective: str | None, options: Any, formulation: Path | None, methods: str | None,
+    time_limit: float | None, threads: int, seed: int, gap: float, as_json: bool,
+) -> int:  # fmt: skip
+    """Run several methods on FILE, each alone with the same limits (10 s each unless said otherwise)."""
+    import hetopt
+    from hetopt import report
+
+    instance = _read(file, formulation)
+    with _running(as_json) as control:
+        results = hetopt.compare(
+            instance, objective=objective, options=dict(options), methods=methods.split(",") if methods else None,
+            time_limit=10.0 if time_limit is None else time_limit, gap=gap, threads=threads, seed=seed, control=control,
+        )  # fmt: skip
+    if as_json:
+        from hetopt.io.results import summary
+
+        rows = {name: {k: v for k, v in summary(r, instance).items() if k != "solution"} for name, r in results.items()}
+        _print_json(rows)
+    else:
+        report.print_comparison(results)
+    return INTERRUPTED if control.cancelled.is_set() else 0
+
+
+@main.command()
+@FILE
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option(
+    "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
+)
+@JSON
+def verify(file: Path, result: Path, formulation: Path | None, as_json: bool) -> int:
+    """Check the plan and the bound in RESULT against the instance in FILE. Needs no solver."""
+    import hetopt
+
+    instance = _read(file, formulation)
+    claimed = hetopt.read_result(result, instance)
+    try:
+        checked = hetopt.verify(instance, claimed)
+    except VerificationError as error:
+        if as_json:
+            _print_json({"valid": False, "violations": list(error.violations)})
+        raise
+    if as_json:
+        record = {
+            "valid": True,
+            "objective": checked.objective,
+            "bound": checked.bound,
+            "bound_proof": checked.bound_proof,
+        }
+        _print_json({**record, "statement": checked.statement})
+    else:
+        click.echo(checked.statement)
+    return 0
+
+
+# Looking --------------------------------------------------------------------------------------------------------------
+
+
+@main.command("list")
+@click.option(
+    "--for", "file", type=click.Path(path_type=Path), help="Only what fits this instance, with sizes and reasons."
+)
+@click.option(
+    "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
+)
+@JSON
+def list_(file: Path | None, formulation: Path | None, as_json: bool) -> int:
+    """Show the questions that can be asked, and the methods that answer them."""
+    from hetopt import report
+
+    instance = _read(file, formulation) if file else _user_formulation(formulation)
+    rows = report.catalogue(instance)
+    if as_json:
+        _print_json(rows)
+    else:
+        report.print_catalogue(rows, instance)
+    return 0
+
+
+@main.command()
+@FILE
+@QUESTION
+@JSON
+def explain(file: Path, objective: str | None, options: Any, formulation: Path | None, as_json: bool) -> int:
+    """Say why there is no plan, or how the question would be answered and why so."""
+    from hetopt import explain as explaining
+    from hetopt import report
+
+    instance = _read(file, formulation)
+    told = explaining.explain(instance, objective=objective, options=dict(options))
+    if as_json:
+        _print_json(told.to_json())
+    else:
+        report.print_explanation(told)
+    return 3 if told.infeasible else 0
+
+
+@main.command()
+@FILE
+@QUESTION
+@click.option("--method", metavar="M", help="Linear formulation to write; the first that fits otherwise.")
+@click.option("--relax", is_flag=True, help="Write the LP relaxation.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="MODEL.mps or MODEL.lp")
+def model(
+    file: Path,
+    objective: str | None,
+    options: Any,
+    formulation: Path | None,
+    method: str | None,
+    relax: bool,
+    output: Path,
+) -> int:
+    """Write the mathematical model of FILE as an MPS or LP file with readable names."""
+    from hetopt.formulation import LinearFormulation
+    from hetopt.registry import problem_for
+
+    instance = _read(file, formulation)
+    problem = problem_for(instance, objective)
+    question = problem.question(instance, {**dict(options), **({"objective": objective} if objective else {})})
+    linear = [m for m in problem.methods if isinstance(m, LinearFormulation) and m.fits(instance, question) is None]
+    chosen = problem.method(method) if method else (linear[0] if linear else None)
+    if not isinstance(chosen, LinearFormulation):
+        raise InputError(
+            f"{problem.name} has no linear formulation {method or ''!r} that fits; see `hetopt list --for {file}`"
+        )
+    built = chosen.build(instance, question)
+    if relax:
+        built = built.relax()
+    built.write(output)
+    numbers = built.statistics()
+    click.echo(
+        f"{output}: {numbers.rows} rows, {numbers.columns} columns ({numbers.integer_columns} integer), "
+        f"{numbers.nonzeros} nonzeros",
+        err=True,
+    )
+    return 0
+
+
+@main.command()
+@FILE
+@click.argument("result", type=click.Path(path_type=Path), required=False)
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="PICTURE.png, .svg or .pdf")
+def plot(file: Path, result: Path | None, output: Path) -> int:
+    """Draw the instance in FILE, or the plan in RESULT."""
+    import hetopt
+    from hetopt import plot as drawing
+
+    instance = _read(file, None)
+    drawing.save(instance, hetopt.read_result(result, instance) if result else None, output)
+    click.echo(f"{output}: written", err=True)
+    return 0
+
+
+@main.command()
+@JSON
+def versions(as_json: bool) -> int:
+    """Show versions of hetopt, its solvers and this machine: what a bug report needs."""
+    from hetopt import report, solvers
+    from hetopt.versions import machine
+    from hetopt.versions import versions as installed
+
+    record = {"versions": installed(), "machine": machine(), "solvers": solvers.overview()}
+    if as_json:
+        _print_json(record)
+    else:
+        report.print_versions(record)
+    return 0
+
+
+# Importing and generating ---------------------------------------------------------------------------------------------
+
+
+class _Kinds(click.Group):
+    """One subcommand for each importer or generator, made from its own description when it is asked for."""
+
+    def __init__(self, *args: Any, package: str, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self.package = package
+
+    def _registry(self) -> Any:
+        import importlib
+
+        return importlib.import_module(self.package)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._registry().names())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        registry = self._registry()
+        return _kind_command(registry.get(cmd_name)) if cmd_name in registry.names() else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(
+                f"there is no kind {args[0]!r}; {nearest(args[0], self.list_commands(ctx), what='kinds')}"
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _kind_command(kind: Any) -> click.Command:
+    """A click command for an importer (has SOURCE_HELP) or a generator."""
+    importing = hasattr(kind, "SOURCE_HELP")
+
+    def run(**given: Any) -> int:
+        import hetopt
+
+        output = given.pop("output")
+        _writable(output)
+        instance = kind.load(given.pop("source"), **given) if importing else kind.make(**given)
+        if output is None:
+            from hetopt.io.instances import encode
+
+            sys.stdout.buffer.write(encode(instance))
+            return 0
+        hetopt.write(instance, output)
+        size = f"{instance.n_tasks} tasks, {instance.n_devices} devices, {len(instance.edges)} edges"
+        click.echo(f"{output}: {size}", err=True)
+        return 0
+
+    params: list[click.Parameter] = [click.Argument(["source"], type=click.Path(path_type=Path))] if importing else []
+    for flag, kind_of, default, text in kind.OPTIONS:
+        if isinstance(kind_of, tuple):
+            kind_of = click.Choice(list(kind_of))
+        shown = default is not None and default is not False
+        params.append(
+            click.Option([flag], is_flag=True, default=False, help=text)
+            if kind_of is bool
+            else click.Option([flag], type=kind_of, default=default, help=text, show_default=shown)
+        )
+    params.append(
+        click.Option(
+            ["--output", "-o"],
+            type=click.Path(path_type=Path),
+            help="Instance file to write; else standard output.",
+        )
+    )
+    text = f"{kind.TITLE}\n\nSOURCE: {kind.SOURCE_HELP}" if importing else kind.TITLE
+    return click.Command(kind.NAME, params=params, callback=run, help=text)
+
+
+@main.group("import", cls=_Kinds, package="hetopt.io.importers")
+def import_() -> None:
+    """Read another format and write an instance file."""
+
+
+@main.group("generate", cls=_Kinds, package="hetopt.io.generators")
+def generate() -> None:
+    """Make an instance from a published distribution or public dimensions."""
+
+
+# Shared by the commands -----------------------------------------------------------------------------------------------
+
+
+def _user_formulation(formulation: Path | None) -> None:
+    if formulation is not None:
+        from hetopt.registry import add_file
+
+        add_file(formulation)
+
+
+def _read(file: Path, formulation: Path | None) -> Instance:
+    import hetopt
+
+    _user_formulation(formulation)
+    return hetopt.read(file)
+
+
+def _value(text: str) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _writable(output: Path | None) -> None:
+    """Refuse an output that could not be written before hours are spent on it."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise InputError(f"cannot write {str(output)!r}: it is a directory; give a file name")
+    folder = output.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(
+            f"cannot write {str(output)!r}: the folder {str(folder)!r} is missing or not writable; choose another"
+        )
+
+
+@contextmanager
+def _running(as_json: bool) -> Iterator[Control]:
+    """A control that Ctrl-C cancels (a second one ends at once), shown live on a terminal, with solver banners kept away."""
+    import signal
+
+    from hetopt import report
+    from hetopt.control import Control
+    from hetopt.solvers.quiet import quiet
+
+    control = Control()
+
+    def cancel(number: int, frame: Any) -> None:
+        if control.cancelled.is_set():
+            raise KeyboardInterrupt
+        control.cancel()
+
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            before[number] = signal.signal(number, cancel)
+        except ValueError:  # not in the main thread: the caller handles signals
+            break
+    try:
+        with quiet(), report.progress(control, show=not as_json and sys.stderr.isatty()):
+            yield control
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _finish(result: Result, instance: Instance, output: Path | None, as_json: bool) -> int:
+    """Write and print a result; a result file that cannot be written is printed instead, so that nothing is lost."""
+    from hetopt import report
+    from hetopt.io.results import encode_result, summary, write_result
+
+    code = result.exit_code
+    for message in result.messages:
+        click.echo(f"note: {message}", err=True)
+    if output is not None:
+        try:
+            write_result(result, instance, output)
+        except InputError as error:
+            click.echo(f"error: {error}", err=True)
+            if not as_json:
+                click.echo("the result file's text follows on standard output", err=True)
+                sys.stdout.buffer.write(encode_result(result, instance))
+            else:
+                _print_json(summary(result, instance))
+            return BAD_INPUT
+    if as_json:
+        _print_json(summary(result, instance))
+    else:
+        report.print_result(result, instance, output)
+    return code
+
+
+def _print_json(record: Any) -> None:
+    import msgspec
+
+    from hetopt.io.results import plain
+
+    sys.stdout.buffer.write(msgspec.json.encode(plain(record)) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""What people see in a terminal: progress, results, catalogues. Tables by rich; no number is computed here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from hetopt.control import Control
+    from hetopt.explain import Explanation
+    from hetopt.instance import Instance
+    from hetopt.result import Result
+
+__all__ = [
+    "catalogue",
+    "number",
+    "print_catalogue",
+    "print_comparison",
+    "print_explanation",
+    "print_result",
+    "print_versions",
+    "progress",
+]
+
+MOST_ROWS = 40
+_COLOUR = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red", "error": "red"}
+
+
+def number(value: float | None) -> str:
+    """A number as people read it: integers whole, else seven digits; a dash for unknown."""
+    if value is None:
+        return "-"
+    return f"{int(value)}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.7g}"
+
+
+def percent(gap: float | None) -> str:
+    """A relative gap in per cent, a dash for unknown."""
+    return "-" if gap is None else f"{100 * gap:.3g} %"
+
+
+@contextmanager
+def progress(control: Control, *, show: bool) -> Iterator[None]:
+    """Show elapsed time, value, bound and gap on standard error while the block runs; nothing unless ``show``."""
+    if not show:
+        yield
+        return
+
+    class Line:
+        def __rich__(self) -> Text:
+            value, bound = control.value, control.bound
+            gap = abs(value - bound) / abs(value) if value and bound is not None else None
+            stopping = "  stopping" if control.cancelled.is_set() else ""
+            return Text(
+                f"{control.elapsed:8.1f} s  value {number(value)}  bound {number(bound)}  gap {percent(gap)}  {control.method}{stopping}"
+            )
+
+    with Live(Line(), console=Console(stderr=True), refresh_per_second=4, transient=True):
+        yield
+
+
+def print_result(result: Result, instance: Instance, output: Path | None) -> None:
+    """The answer: status, value, bound and its proof, method, and what each device holds."""
+    console = _console()
+    head = Text(result.status, style=f"bold {_COLOUR[result.status]}")
+    head.append(f"  {result.problem}", style="default not bold")
+    console.print(head)
+    for sentence in result.infeasible:
+        console.print(f"  {sentence}", markup=False, highlight=False)
+    if result.reason in ("limit", "interrupted", "error"):
+        console.print(f"  stopped by  {result.limit or result.reason}{' limit' if result.limit else ''}")
+    if result.objective is not None:
+        unit = _unit(result.problem)
+        console.print(f"  value       {number(result.objective)}{unit}, recomputed from the instance", highlight=False)
+    if result.bound is not None:
+        word = {
+            "replayed": "proof stored, replayed by `hetopt verify`",
+            "algorithm": "by an exact algorithm",
+            "solver": f"the word of {result.solver}",
+            "none": "without proof",
+        }[result.bound_proof]
+        console.print(f"  bound       {number(result.bound)}, {word}", highlight=False)
+    if result.objective is not None:
+        console.print(f"  gap         {percent(result.gap)}", highlight=False)
+    console.print(f"  method      {result.method}  ({result.method_why})", markup=False, highlight=False)
+    console.print(f"  time        {result.seconds:.2f} s ({result.cpu_seconds:.2f} s of processor)", highlight=False)
+    if output is not None:
+        console.print(f"  written to  {output}", markup=False, highlight=False)
+    devices = result.evaluation.get("devices")
+    if isinstance(devices, Mapping) and devices:
+        console.print(_devices(devices))
+
+
+def _devices(devices: Mapping[str, Mapping[str, Any]]) -> Table:
+    keys = list(dict.fromkeys(key for row in devices.values() for key in row))
+    keys = [key for key in keys if any(row.get(key) for row in devices.values())] or keys[:1]
+    table = Table("device", box=None, padding=(0, 2, 0, 2))
+    for key in keys:
+        table.add_column(key.replace("_", " "), justify="right")
+    for name, row in list(devices.items())[:MOST_ROWS]:
+        table.add_row(
+            Text(name), *(number(row.get(key)) if not isinstance(row.get(key), str) else row[key] for key in keys)
+        )
+    if len(devices) > MOST_ROWS:
+        table.add_row(f"... {len(devices) - MOST_ROWS} more", *[""] * len(keys))
+    return table
+
+
+def print_comparison(results: Mapping[str, Result]) -> None:
+    """A row a method: status, value, bound, gap, times."""
+    table = Table("method", "status", box=None, padding=(0, 2, 0, 0))
+    for name in ("value", "bound", "gap", "proof", "seconds", "cpu"):
+        table.add_column(name, justify="left" if name == "proof" else "right")
+    for name, r in results.items():
+        status = Text(r.status, style=_COLOUR[r.status])
+        numbers = (number(r.objective), number(r.bound), percent(r.gap))
+        table.add_row(name, status, *numbers, r.bound_proof, f"{r.seconds:.2f}", f"{r.cpu_seconds:.2f}")
+    _console().print(table)
+
+
+def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
+    """Every problem with its methods; with an instance, whether each fits, why not, and roughly how big it would be."""
+    from hetopt.registry import problems
+
+    rows: list[dict[str, Any]] = []
+    for problem in problems():
+        why = problem.fits(instance) if instance is not None else None
+        if why is not None:
+            continue
+        question = problem.question(instance.with_question({})) if instance is not None else None
+        methods = []
+        for method in problem.methods:
+            row: dict[str, Any] = {
+                "name": method.name,
+                "kind": method.kind,
+                "engine": method.engine,
+                "title": method.title,
+            }
+            if instance is not None and question is not None:
+                row["why_not"] = method.fits(instance, question)
+                row["size"] = method.size(instance, question)
+            methods.append(row)
+        options = [{"name": o.name, "default": o.default, "help": o.help} for o in problem.options]
+        rows.append(
+            {
+                "name": problem.name,
+                "objectives": list(problem.objectives),
+                "title": problem.title,
+                "sense": problem.sense,
+                "options": options,
+                "methods": methods,
+            }
+        )
+    return rows
+
+
+def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None) -> None:
+    """The catalogue as an indented list."""
+    console = _console()
+    for row in rows:
+        console.print(Text(row["name"], style="bold").append(f"  {row['title']}", style="default not bold"))
+        console.print(f"  --objective {' or '.join(row['objectives'])}", markup=False, highlight=False)
+        for option in row["options"]:
+            line = f"  -O {option['name']}={option['default']}  {option['help']}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        for method in row["methods"]:
+            why = f"  (does not fit: {method['why_not']})" if method.get("why_not") else ""
+            size = f"  ~{method['size']:.2g} nonzeros or states" if instance is not None and not why else ""
+            line = f"    {method['name']:<14} {method['kind']:<13} {method['title']}{size}{why}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_explanation(told: Explanation) -> None:
+    """Sentences, the decisive one first."""
+    console = _console()
+    for line in told.lines():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_versions(record: Mapping[str, Any]) -> None:
+    """Versions, machine and solvers, one a line."""
+    console = _console()
+    for name, value in {**record["versions"], **record["machine"]}.items():
+        console.print(f"{name:<12} {value if value is not None else 'not installed'}", markup=False, highlight=False)
+    console.print()
+    for name, about in record["solvers"].items():
+        state = about["missing"] or f"{about['version']}  {', '.join(about['capabilities'])}"
+        console.print(f"{name:<12} {state}", markup=False, highlight=False)
+
+
+def _console() -> Console:
+    return Console(file=sys.stdout)
+
+
+def _unit(name: str) -> str:
+    from hetopt.registry import problem
+
+    unit = problem(name).unit
+    return f" {unit}" if unit else ""
