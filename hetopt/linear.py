@@ -395,6 +395,14 @@ class LinearModel:
         other._terms = _Rows(list(self._terms.row), list(self._terms.column), list(self._terms.value))
         return other
 
+    def without_objective(self) -> LinearModel:
+        """The same columns and rows with nothing to optimise: solved, it tells infeasible from unbounded."""
+        other = self.relax()
+        other.name = f"{self.name}-feasibility"
+        other._integer = list(self._integer)
+        other.minimize(np.empty(0, np.int64), np.empty(0))
+        return other
+
     def statistics(self) -> ModelStatistics:
         """Sizes and numerical ranges; a wide matrix range is a warning about tolerances."""
         return ModelStatistics(

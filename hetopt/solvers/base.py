@@ -1,14 +1,13 @@
-"""What every solver adapter offers: capabilities, options with one name each, and an answer that hides nothing.
+"""The vocabulary of solver adapters: capabilities, options with one name each, answers that hide nothing, errors.
 
-An adapter translates a :class:`~hetopt.linear.LinearModel` (or, for CP-SAT, a native model; for cvxpy, a convex problem)
-into one solver's terms and its answer back. It never judges: whether a plan is valid and a status deserved is decided by
-the engine, from the instance.
+These are the words adapters and the engine share. An answer is what a solver said: whether a plan is valid and a status
+deserved is decided by the engine, from the instance.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,13 +16,25 @@ from numpy.typing import NDArray
 
 from hetopt.control import Control
 
-__all__ = ["Answer", "Capability", "Options", "SolverError", "SolverMissing", "check_native"]
+__all__ = [
+    "Answer",
+    "Capability",
+    "Limit",
+    "Options",
+    "Reason",
+    "SolverError",
+    "SolverMissing",
+    "Verdict",
+    "check_native",
+    "effective_time",
+]
 
 Reason = Literal["optimal", "infeasible", "unbounded", "infeasible_or_unbounded", "limit", "interrupted", "error"]
 Limit = Literal["time", "iterations", "nodes", "memory", "gap", "objective", "other"]
 Capability = Literal[
     "lp", "mip", "cp", "convex", "duals", "hint", "events", "interrupt", "iis", "deterministic", "memory_limit"
 ]
+Verdict = tuple[Reason, Limit | None]
 
 
 class SolverError(RuntimeError):
@@ -47,17 +58,22 @@ class Options:
     threads
         Threads to use; 1 by default, and the only value for which runs are reproducible everywhere.
     seed
-        Seed of the solver's random numbers.
+        Seed of the solver's random numbers, from 0 to 2**31 - 1.
     memory_limit
-        Bytes; used where the solver can be told (capability ``"memory_limit"``), otherwise ignored with a note.
+        Bytes the process may grow by; used by solvers with capability ``"memory_limit"``, else ignored with a note.
     log_file
         Where the solver's own log goes; None discards it. Never standard output.
     hint
-        (columns,) a point to start from, ``nan`` where unknown; a hint, never a constraint.
+        (columns,) a point to start from, ``nan`` where unknown; a hint, never a constraint. Solvers without capability
+        ``"hint"`` ignore it with a note.
     deterministic
         Same answer on each run: one thread, and work limits instead of wall time where the solver has them.
     native
         The solver's own options by their native names; an unknown one is an error that names the nearest.
+    on_incumbent
+        Called with a copy of each better point (columns,), in the thread that called ``solve``; needs ``"events"``.
+    on_bound
+        Called with each better bound, in the thread that called ``solve``; needs ``"events"``, and never for an LP.
     """
 
     time_limit: float | None = None
@@ -68,7 +84,21 @@ class Options:
     log_file: str | None = None
     hint: NDArray[np.float64] | None = None
     deterministic: bool = False
-    native: dict[str, Any] = field(default_factory=dict)
+    native: Mapping[str, Any] = field(default_factory=dict)
+    on_incumbent: Callable[[NDArray[Any]], None] | None = None
+    on_bound: Callable[[float], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not self.time_limit >= 0:
+            raise ValueError(f"time_limit is {self.time_limit}; expected seconds, 0 or more, or None")
+        if not 0 <= self.relative_gap < float("inf"):
+            raise ValueError(f"relative_gap is {self.relative_gap}; expected a number from 0 on, such as 0.01")
+        if self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; expected at least 1")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed is {self.seed}; expected an integer from 0 to {2**31 - 1}")
+        if self.memory_limit is not None and self.memory_limit <= 0:
+            raise ValueError(f"memory_limit is {self.memory_limit}; expected bytes, more than 0, or None")
 
 
 @dataclass(frozen=True)
@@ -79,23 +109,24 @@ class Answer:
     ----------
     reason
         Why it stopped.
-    limit
-        Which limit, when the reason is ``"limit"``.
-    x
-        (columns,) the best point, or None. Integers are rounded only if within 1e-5 of an integer.
-    objective
-        The solver's value of x.
-    bound
-        The solver's bound on the optimum (its word, in floating point).
-    row_dual
-        (rows,) dual values y for an LP, such that cost - A^T y are the reduced costs; None when there are none. In the
-        model's sense (of a maximisation as well).
     solver, version
         Who answered.
     status
         The solver's own word, for the record.
+    limit
+        Which limit, when the reason is ``"limit"``.
+    x
+        (columns,) the best point, or None. Integers are rounded only if within 1e-5 of an integer. 64-bit integers for a
+        constraint program, floating point otherwise.
+    objective
+        Value of x, recomputed from the model's costs.
+    bound
+        The solver's bound on the optimum (its word, in floating point); never beyond ``objective``.
+    row_dual
+        (rows,) dual values y for an LP, such that cost - A^T y are the reduced costs; None when there are none. In the
+        model's sense (of a maximisation as well): y is the rate at which the optimum moves with the row's bound.
     seconds
-        Wall time inside the solver.
+        Wall time of the call.
     notes
         Sentences worth showing, for example that a hint was refused.
     """
@@ -105,7 +136,7 @@ class Answer:
     version: str
     status: str
     limit: Limit | None = None
-    x: NDArray[np.float64] | None = None
+    x: NDArray[Any] | None = None
     objective: float | None = None
     bound: float | None = None
     row_dual: NDArray[np.float64] | None = None
