@@ -29,6 +29,7 @@ _HOME = {
     "Task": "records",
     "VerificationError": "errors",
     "bound": "solve",
+    "explain": "explain",
     "compare": "solve",
     "read": "io.instances",
     "read_result": "io.results",
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "bound",
     "compare",
+    "explain",
     "read",
     "read_result",
     "solve",
@@ -78,10 +80,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`hetopt.solve` and `hetopt.verify` are the functions; importing the modules of these names must not hide them."""
+    """`hetopt.solve` is the function; importing the module of that name must not hide it. So too verify and explain."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in ("solve", "verify") and isinstance(value, ModuleType)):
+        if not (name in ("explain", "solve", "verify") and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
@@ -89,6 +91,7 @@ sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
     from hetopt.errors import InputError, VerificationError
+    from hetopt.explain import explain
     from hetopt.instance import Instance
     from hetopt.io.instances import read, write
     from hetopt.io.results import read_result, write_result

@@ -14,9 +14,12 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from hetopt.errors import InputError, nearest
-from hetopt.records import Device, Edge, Job, Mode, Task
+from hetopt.records import Device, Job, Mode, Task
 
-__all__ = ["Columns", "columns_of", "device_lookup"]
+__all__ = ["MAX_CELLS", "Columns", "columns_of", "device_lookup"]
+
+MAX_CELLS = 1 << 28
+"""Times an instance may have, tasks times devices (2 GiB); more is refused before memory is taken."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -169,44 +172,26 @@ class Columns:
 
     def task(self, index: int) -> Task:
         """Record of task ``index``; times, costs and energies as lists in device order."""
-        facts: dict[str, Any] = {}
-        for key, default in _TASK_FACTS.items():
-            value = getattr(self, key)[index].item()
-            if value != default:
-                facts[key] = value
-        if self.group[index] >= 0:
-            facts["group"] = self.group_name[self.group[index]]
-        for key in ("time", "cost", "energy"):
-            table = getattr(self, key)
-            if table is not None:
-                facts[key] = _listed(table[index])
-        for key in ("pin", "forbid"):
-            if index in getattr(self, key):
-                facts[key] = getattr(self, key)[index]
-        return Task(name=self.task_name[index], modes=list(self.modes.get(index, ())), **_numbers(facts))
+        return next(self._records(Task, index, index + 1))
 
     def jobs(self) -> Iterator[Job]:
         """Records of the jobs, made one by one."""
-        first = np.searchsorted(self.job_of, np.arange(len(self.job_name) + 1))
-        edge_job = self.job_of[self.edges[:, 0]] if len(self.edges) else np.empty(0, np.int64)
-        edge_first = np.searchsorted(edge_job, np.arange(len(self.job_name) + 1))
-        for j, name in enumerate(self.job_name):
-            facts = {key: getattr(self, key)[j].item() for key in _JOB_FACTS}
-            facts = _numbers({k: v for k, v in facts.items() if np.isfinite(v)})
-            if self.own_task[j]:
-                record = msgspec.structs.asdict(self.task(int(first[j])))
-                yield Job(**(record | facts))
+        count = len(self.job_name)
+        first = np.searchsorted(self.job_of, np.arange(count + 1))
+        edge_first = np.searchsorted(self.edges[:, 0], first)
+        shared = {key: _present(getattr(self, key), default) for key, default in _JOB_FACTS.items()}
+        own = self._records(Job, 0, len(self.task_name), {key: facts for key, facts in shared.items() if facts})
+        if self.own_task.all():
+            yield from own
+            return
+        for j, (name, lone) in enumerate(zip(self.job_name, self.own_task.tolist(), strict=True)):
+            record = next(own)
+            if lone:
+                yield record
                 continue
-            tasks = [self.task(k) for k in range(first[j], first[j + 1])]
-            edges = [
-                Edge(source=self.task_name[a], target=self.task_name[b], data=None if np.isnan(w) else _number(w))
-                for (a, b), w in zip(
-                    self.edges[edge_first[j] : edge_first[j + 1]].tolist(),
-                    self.edge_data[edge_first[j] : edge_first[j + 1]].tolist(),
-                    strict=True,
-                )
-            ]
-            yield Job(name=name, tasks=tasks, edges=edges, **facts)
+            start, stop = int(first[j]), int(first[j + 1])
+            for _ in range(start + 1, stop):
+                next(own)
 
     def fingerprint(self) -> Iterator[bytes]:
         """Bytes that determine every fact, for a digest."""

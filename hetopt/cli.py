@@ -360,11 +360,11 @@ def list_(file: Path | None, formulation: Path | None, as_json: bool) -> int:
 @JSON
 def explain(file: Path, objective: str | None, options: Any, formulation: Path | None, as_json: bool) -> int:
     """Say why there is no plan, or how the question would be answered and why so."""
-    from hetopt import explain as explaining
+    import hetopt
     from hetopt import report
 
     instance = _read(file, formulation)
-    told = explaining.explain(instance, objective=objective, options=dict(options))
+    told = hetopt.explain(instance, objective=objective, options=dict(options))
     if as_json:
         _print_json(told.to_json())
     else:

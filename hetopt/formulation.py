@@ -10,8 +10,9 @@ This file knows no problem by name; :mod:`hetopt.registry` finds them.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -232,7 +233,30 @@ class Problem(ABC):
         if not isinstance(method, LinearFormulation):
             raise ValueError(f"the certificate names the method {method.name!r}, which is not a linear formulation")
         proved: float = replay_lp_dual(method.build(instance, question).relax(), certificate)
+        if not np.isfinite(proved):
+            raise ValueError("the lp-dual certificate proves nothing")
         return self.round_bound(instance, question, proved, slack=0.0)
+
+    def sample(self, seed: int) -> Instance:
+        """A tiny random instance that the question fits, for contract tests and documentation.
+
+        It must be small enough for :meth:`every_plan` (some thousands of plans at most), and different for each seed: limits
+        that bind, tasks that cannot run everywhere, ties. By default independent jobs with integer times.
+        """
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(1, 7)), int(rng.integers(1, 4))
+        times = rng.integers(1, 20, (n, d)).astype(float)
+        times[(rng.random((n, d)) < 0.2) & (np.arange(d) != rng.integers(0, d, (n, 1)))] = np.inf
+        return Instance.from_times(times, question={"objective": self.name})
+
+    def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
+        """All plans of a tiny instance, valid or not; contract tests take the best valid one as the optimum.
+
+        By default every placement of tasks on devices where they can run.
+        """
+        choices = [np.flatnonzero(row).tolist() for row in instance.eligible]
+        for placement in itertools.product(*choices):
+            yield Solution.assign(placement)
 
     # What every problem shares ---------------------------------------------------------------------------------------
 
@@ -350,8 +374,9 @@ class LinearFormulation(Method):
         if not model.is_mip and answer.row_dual is not None:
             certificate = lp_dual_certificate(self.name, answer.row_dual)
             bound = replay_lp_dual(model, certificate)
-            bound = question.problem.round_bound(instance, question, bound, slack=0.0)
-            control.report_bound(bound, "replayed", certificate)
+            if np.isfinite(bound):
+                bound = question.problem.round_bound(instance, question, bound, slack=0.0)
+                control.report_bound(bound, "replayed", certificate)
         reason = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}.get(
             answer.reason, "limit"
         )

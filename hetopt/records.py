@@ -6,7 +6,7 @@ Schema is generated from this file. SI units: seconds, bytes, bytes per second, 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -18,7 +18,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 NonNegative = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 Positive = Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)]
 Table = list[NonNegative | None] | dict[str, NonNegative | None]
-Names = Name | list[Name]
+Names = Name | Annotated[list[Name], Meta(min_length=1)]
 
 
 class _Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -138,7 +138,7 @@ class Job(_Record, frozen=True, kw_only=True):
 class InstanceFile(_Record, frozen=True, kw_only=True):
     """A whole instance file. ``tables`` holds named arrays that single questions define (setup times, for example)."""
 
-    format: str
+    format: Literal["hetopt-instance/1"]
     name: str = ""
     description: str = ""
     source: str = ""

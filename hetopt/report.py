@@ -58,9 +58,8 @@ def progress(control: Control, *, show: bool) -> Iterator[None]:
             value, bound = control.value, control.bound
             gap = abs(value - bound) / abs(value) if value and bound is not None else None
             stopping = "  stopping" if control.cancelled.is_set() else ""
-            return Text(
-                f"{control.elapsed:8.1f} s  value {number(value)}  bound {number(bound)}  gap {percent(gap)}  {control.method}{stopping}"
-            )
+            state = f"value {number(value)}  bound {number(bound)}  gap {percent(gap)}"
+            return Text(f"{control.elapsed:8.1f} s  {state}  {control.method}{stopping}")
 
     with Live(Line(), console=Console(stderr=True), refresh_per_second=4, transient=True):
         yield
@@ -73,7 +72,7 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
     head.append(f"  {result.problem}", style="default not bold")
     console.print(head)
     for sentence in result.infeasible:
-        console.print(f"  {sentence}", markup=False, highlight=False)
+        console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
     if result.reason in ("limit", "interrupted", "error"):
         console.print(f"  stopped by  {result.limit or result.reason}{' limit' if result.limit else ''}")
     if result.objective is not None:
@@ -89,7 +88,9 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
         console.print(f"  bound       {number(result.bound)}, {word}", highlight=False)
     if result.objective is not None:
         console.print(f"  gap         {percent(result.gap)}", highlight=False)
-    console.print(f"  method      {result.method}  ({result.method_why})", markup=False, highlight=False)
+    console.print(
+        f"  method      {result.method}  ({result.method_why})", markup=False, highlight=False, soft_wrap=True
+    )
     console.print(f"  time        {result.seconds:.2f} s ({result.cpu_seconds:.2f} s of processor)", highlight=False)
     if output is not None:
         console.print(f"  written to  {output}", markup=False, highlight=False)

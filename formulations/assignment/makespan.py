@@ -46,6 +46,7 @@ from hetopt.formulation import (
 )
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
+from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, loads, placement_violations
 
@@ -67,7 +68,9 @@ class MILP(LinearFormulation):
         model = LinearModel("makespan")
         can = np.isfinite(jobs.time)
         x = model.binary("x", (n, d), upper=can, labels=(names, instance.device_names))
-        t = model.continuous("makespan")
+        # No plan needs longer than all jobs at their slowest; a finite bound lets the LP's dual be replayed.
+        slowest = float(jobs.ready.max() + np.where(can, jobs.time, 0.0).max(axis=1).sum())
+        t = model.continuous("makespan", upper=slowest)
         j, i = np.nonzero(can)
         pairs = x[j, i]
         model.rows("assign", n, [(j, pairs, 1.0)], lower=1, upper=1, labels=(names,))  # (1)
@@ -215,6 +218,34 @@ class Makespan(Problem):
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
         """A group that no device can take, a job larger than every device it can run on, more bytes than there are."""
         return _shortfalls(instance, jobs_of(instance))
+
+    def sample(self, seed: int) -> Instance:
+        """Up to six jobs on up to three devices; some with memory, groups, pins and availability."""
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(1, 7)), int(rng.integers(1, 4))
+        times = rng.integers(0, 20, (n, d)).astype(float)
+        if seed % 3 == 2:
+            times = np.round(times * 1.37, 2)
+        times[(rng.random((n, d)) < 0.15) & (np.arange(d) != rng.integers(0, d, (n, 1)))] = np.inf
+        devices = [
+            Device(
+                name=f"d{i}",
+                memory=int(rng.integers(8, 25)) if rng.random() < 0.5 else None,
+                available_from=int(rng.integers(0, 9)) if rng.random() < 0.3 else 0,
+                max_tasks=int(rng.integers(1, 6)) if rng.random() < 0.2 else None,
+            )
+            for i in range(d)
+        ]
+        jobs = [
+            Job(
+                name=f"j{j}",
+                time=[None if np.isinf(t) else t for t in times[j].tolist()],
+                memory=int(rng.integers(0, 8)),
+                group="g" if rng.random() < 0.2 else None,
+            )
+            for j in range(n)
+        ]
+        return Instance.build(devices, jobs, question={"objective": self.name})
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """CP-SAT."""
