@@ -99,9 +99,23 @@ class StageGraph:
 
         ``inf`` where a class cannot run on the type. Memory is not looked at.
         """
+        return math.fsum([*self.time[part, device_type], *self._net_costs(part, device_type)])
+
+    def pass_loads(self, part: NDArray[np.bool_], device_type: int) -> tuple[float, float]:
+        """Forward and backward load of the same device; a net counts in the pass of the task that makes it."""
+        if self.backward_time is None or self.net_backward is None:
+            return self.load(part, device_type), 0.0
+        time, backward = self.time[part, device_type], self.backward_time[part, device_type]
+        if np.isinf(time).any():
+            return math.inf, math.inf
+        costs = self._net_costs(part, device_type)
+        forward = math.fsum([*time, *-backward, *costs[~self.net_backward]])
+        return forward, math.fsum([*backward, *costs[self.net_backward]])
+
+    def _net_costs(self, part: NDArray[np.bool_], device_type: int) -> NDArray[np.float64]:
         pins = part[self.net_pin]
         inside = np.add.reduceat(pins, self.net_ptr[:-1], dtype=np.int64) if len(self.net_weight) else np.zeros(0, int)
         source = part[self.net_source]
-        arrives = self.net_weight[(inside > 0) & ~source] * self.rate_in[device_type]
-        leaves = self.net_weight[source & (inside < np.diff(self.net_ptr))] * self.rate_out[device_type]
-        return math.fsum(self.time[part, device_type]) + math.fsum(arrives) + math.fsum(leaves)
+        arrives = np.where((inside > 0) & ~source, self.rate_in[device_type], 0.0)
+        leaves = np.where(source & (inside < np.diff(self.net_ptr)), self.rate_out[device_type], 0.0)
+        return np.asarray(self.net_weight * (arrives + leaves))
