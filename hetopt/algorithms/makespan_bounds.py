@@ -18,7 +18,9 @@ from hetopt.algorithms.makespan_lp import Floats, PairLP, cheapest_pairs, machin
 from hetopt.verify.makespan_certificates import CLIP, Grid, on_grid, replay
 
 __all__ = [
+    "Certificate",
     "DeadlineBound",
+    "DeadlineTest",
     "Relaxation",
     "cardinality_bound",
     "certified_grid",
@@ -211,7 +213,7 @@ def cardinality_bound(
     grid = certified_grid(time, free, upper) if grid is None else grid
     if weights is None:
         weights = machine_prices(time, free, 30, should_stop)[0]
-    test = _DeadlineTest(grid, weights, should_stop)
+    test = DeadlineTest(grid, weights, should_stop)
     low = max(math.ceil(math.ldexp(lower, grid.shift)), 0)
     high = max(math.ceil(math.ldexp(upper, grid.shift)), low)
     unit = 1 if grid.integral else max(1, low // 1_000_000)
@@ -292,7 +294,7 @@ def refutes(grid: Grid, certificate: Certificate) -> bool:
     return True
 
 
-class _DeadlineTest:
+class DeadlineTest:
     """The program with cardinality cuts, kept warm between deadlines."""
 
     def __init__(self, grid: Grid, weights: Floats, should_stop: Callable[[], bool] | None) -> None:
