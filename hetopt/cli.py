@@ -93,7 +93,7 @@ def _fail(sentence: str, argv: list[str], code: int) -> None:
 # Values of flags ------------------------------------------------------------------------------------------------------
 
 
-class _Seconds(click.ParamType):
+class _Seconds(click.ParamType):  # type: ignore[type-arg]
     name = "SEC"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
@@ -109,7 +109,7 @@ class _Seconds(click.ParamType):
         return seconds
 
 
-class _Gap(click.ParamType):
+class _Gap(click.ParamType):  # type: ignore[type-arg]
     name = "GAP"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
@@ -123,7 +123,7 @@ class _Gap(click.ParamType):
         return gap
 
 
-class _Bytes(click.ParamType):
+class _Bytes(click.ParamType):  # type: ignore[type-arg]
     name = "BYTES"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
@@ -138,7 +138,7 @@ class _Bytes(click.ParamType):
         return int(size)
 
 
-class _Pair(click.ParamType):
+class _Pair(click.ParamType):  # type: ignore[type-arg]
     name = "KEY=VALUE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
@@ -345,7 +345,8 @@ def list_(file: Path | None, formulation: Path | None, as_json: bool) -> int:
     """Show the questions that can be asked, and the methods that answer them."""
     from hetopt import report
 
-    instance = _read(file, formulation) if file else _user_formulation(formulation)
+    _user_formulation(formulation)
+    instance = _read(file, None) if file else None
     rows = report.catalogue(instance)
     if as_json:
         _print_json(rows)

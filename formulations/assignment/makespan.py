@@ -188,7 +188,8 @@ class CPSAT(ConstraintModel):
         """x of a plan."""
         jobs = jobs_of(instance)
         pairs = np.argwhere(np.isfinite(jobs.time))
-        return (jobs.placement(solution)[pairs[:, 0]] == pairs[:, 1]).astype(float)
+        chosen: NDArray[np.bool_] = jobs.placement(solution)[pairs[:, 0]] == pairs[:, 1]
+        return chosen.astype(np.float64)
 
 
 class Makespan(Problem):
