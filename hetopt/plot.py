@@ -1,0 +1,176 @@
+"""Pictures of instances and plans, with matplotlib (extra ``[plot]``): where people would rather look than read.
+
+A plan with start times becomes a Gantt chart; a placement becomes bars of load with the value and the bound, and, for a graph
+of tasks, a strip over the tasks in topological order that shows which device holds what. An instance alone becomes its matrix
+of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.errors import InputError
+from hetopt.instance import Instance
+from hetopt.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["figure", "save"]
+
+FORMATS = ("png", "svg", "pdf")
+MOST_LABELS = 40
+# Told apart by people with colour vision deficiencies (Okabe and Ito, 2008).
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+
+
+def save(instance: Instance, result: Result | None, path: str | Path) -> None:
+    """Draw and write a picture (.png, .svg or .pdf), whole or not at all.
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, or the name has another ending.
+    """
+    from hetopt.io.atomic import atomically
+
+    ending = Path(path).suffix.lower().lstrip(".")
+    if ending not in FORMATS:
+        raise InputError(f"{str(path)!r} ends in {ending!r}; expected .png, .svg or .pdf")
+    drawn = figure(instance, result)
+    with atomically(path) as stream:
+        drawn.savefig(stream, format=ending, dpi=150, metadata={"Date": None} if ending == "svg" else None)
+
+
+def figure(instance: Instance, result: Result | None = None) -> Figure:
+    """Matplotlib figure of a plan, or of an instance's times when there is no plan."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError('pictures need matplotlib; install it with: pip install "hetopt[plot]"') from error
+    plan = result.solution if result is not None else None
+    if plan is not None and plan.start is not None and plan.placement is not None:
+        drawn = Figure(figsize=(9, 1.2 + 0.35 * min(instance.n_devices, 40)), layout="constrained")
+        _gantt(drawn.subplots(), instance, plan.placement, plan.start)
+    elif plan is not None and plan.placement is not None and result is not None:
+        graph = len(instance.edges) > 0
+        height = 1.4 + 0.3 * min(instance.n_devices, 40)
+        drawn = Figure(figsize=(9, height * (2 if graph else 1)), layout="constrained")
+        axes = drawn.subplots(2 if graph else 1, 1, squeeze=False)
+        _loads(axes[0, 0], instance, result)
+        if graph:
+            _strip(axes[1, 0], instance, plan.placement)
+    else:
+        drawn = Figure(figsize=(8, 5), layout="constrained")
+        _matrix(drawn.subplots(), instance)
+    title = instance.name or (result.problem if result is not None else "instance")
+    if result is not None and result.objective is not None:
+        gap = "" if result.gap is None else f", gap {100 * result.gap:.3g} %"
+        title += f": {result.status}, {result.objective:.7g}{gap}"
+    drawn.suptitle(title, fontsize=11)
+    return drawn
+
+
+def _loads(axes: Axes, instance: Instance, result: Result) -> None:
+    """Bars of the verifier's numbers for each device, with value and bound as lines."""
+    devices = result.evaluation.get("devices")
+    rows: Mapping[str, Any] = devices if isinstance(devices, Mapping) else {}
+    names = list(rows) or list(instance.device_names)
+    parts = [key for key in ("compute", "in", "out") if any(key in rows[name] for name in rows)] or ["load"]
+    left = np.zeros(len(names))
+    for number, part in enumerate(parts):
+        width = np.array([float(rows.get(name, {}).get(part) or 0.0) for name in names])
+        axes.barh(
+            names,
+            width,
+            left=left,
+            color=COLOURS[number],
+            label=part.replace("in", "transfer in").replace("out", "transfer out"),
+        )
+        left += width
+    if result.objective is not None:
+        axes.axvline(result.objective, color="black", linewidth=1, label=f"value {result.objective:.6g}")
+    if result.bound is not None:
+        axes.axvline(result.bound, color="#D55E00", linewidth=1, linestyle="--", label=f"bound {result.bound:.6g}")
+    axes.invert_yaxis()
+    axes.set_xlabel("load")
+    axes.legend(fontsize=8, loc="lower right")
+    _quiet_labels(axes, names)
+
+
+def _strip(axes: Axes, instance: Instance, placement: NDArray[np.int64]) -> None:
+    """Tasks in topological order along x, the device that holds each along y."""
+    order = topological_order(instance)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    axes.scatter(
+        rank,
+        placement,
+        s=max(3.0, min(40.0, 3000.0 / len(rank))),
+        marker="s",
+        c=[COLOURS[p % len(COLOURS)] for p in placement],
+    )
+    axes.set_yticks(range(instance.n_devices), instance.device_names)
+    axes.set_ylim(instance.n_devices - 0.5, -0.5)
+    axes.set_xlabel("tasks in topological order")
+    _quiet_labels(axes, list(instance.device_names))
+
+
+def _gantt(axes: Axes, instance: Instance, placement: NDArray[np.int64], start: NDArray[np.float64]) -> None:
+    """A bar a task, on its device's line, coloured by job."""
+    for k in np.flatnonzero((placement >= 0) & np.isfinite(start)).tolist():
+        time = instance.time[k, placement[k]]
+        axes.barh(
+            placement[k],
+            time,
+            left=start[k],
+            color=COLOURS[int(instance.job_of[k]) % len(COLOURS)],
+            edgecolor="white",
+            linewidth=0.5,
+        )
+        if instance.n_tasks <= MOST_LABELS:
+            axes.text(start[k] + time / 2, placement[k], instance.labels[k], ha="center", va="center", fontsize=7)
+    axes.set_yticks(range(instance.n_devices), instance.device_names)
+    axes.set_ylim(instance.n_devices - 0.5, -0.5)
+    axes.set_xlabel("time")
+    _quiet_labels(axes, list(instance.device_names))
+
+
+def _matrix(axes: Axes, instance: Instance) -> None:
+    """The matrix of times; blank where a task cannot run."""
+    image = axes.imshow(np.where(instance.eligible, instance.time, np.nan), aspect="auto", cmap="viridis")
+    axes.figure.colorbar(image, ax=axes, label="time")
+    axes.set_xlabel("device")
+    axes.set_ylabel("task")
+    if instance.n_devices <= MOST_LABELS:
+        axes.set_xticks(range(instance.n_devices), instance.device_names, rotation=45, ha="right")
+
+
+def _quiet_labels(axes: Axes, names: list[str]) -> None:
+    if len(names) > MOST_LABELS:
+        axes.set_yticks([])
+        axes.set_ylabel(f"{len(names)} devices")
+
+
+def topological_order(instance: Instance) -> NDArray[np.int64]:
+    """(n,) task numbers, predecessors first, by longest path from a source; ties in file order."""
+    n, edges = instance.n_tasks, instance.edges
+    depth = np.zeros(n, np.int64)
+    if len(edges):
+        # Longest paths by relaxation in waves: as many waves as the graph is deep.
+        waiting = np.bincount(edges[:, 1], minlength=n)
+        wave = np.flatnonzero(waiting == 0)
+        graph = instance.successors
+        while wave.size:
+            rows = graph[wave]
+            after = rows.indices
+            np.maximum.at(depth, after, np.repeat(depth[wave] + 1, np.diff(rows.indptr)))
+            np.subtract.at(waiting, after, 1)
+            wave = np.unique(after[waiting[after] == 0])
+    return np.argsort(depth, kind="stable")
