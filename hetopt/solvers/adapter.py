@@ -29,7 +29,7 @@ from hetopt.solvers.base import (
     Verdict,
     effective_time,
 )
-from hetopt.solvers.checks import crossed_bounds, trivial, validated
+from hetopt.solvers.checks import crossed_bounds, may_be_unbounded, trivial, validated
 from hetopt.solvers.watch import Watch, supervise
 
 __all__ = ["Adapter"]
@@ -121,12 +121,18 @@ class Adapter(ABC):
                 f"and it has {', '.join(sorted(self.capabilities))}"
             )
 
-    def told_apart(self, model: LinearModel, options: Options, watch: Watch) -> Reason:
-        """Whether a model called infeasible or unbounded is infeasible: it is solved again without its objective.
+    def told_apart(self, reason: Reason, model: LinearModel, options: Options, watch: Watch) -> Reason:
+        """``reason``, or whether the model is infeasible or unbounded where the solver's word leaves that open.
 
+        It does when the word is for both, and when an integer model is called unbounded, which its relaxation may be alone.
+        Such a model is infeasible if no improving direction is open; else it is solved again without its objective.
         A feasible model whose relaxation is unbounded is unbounded too when its data are rational, and floating-point
-        numbers are. Within what is left of the time; where that is not enough, the answer stays open.
+        numbers are. This happens within what is left of the time; where that is not enough, the question stays open.
         """
+        if reason != "infeasible_or_unbounded" and not (reason == "unbounded" and model.is_mip):
+            return reason
+        if not may_be_unbounded(model):
+            return "infeasible"
         again = self.run(model.without_objective(), replace(options, hint=None), watch)
         if again.reason == "optimal":
             return "unbounded"

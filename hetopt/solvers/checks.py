@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetopt.linear import LinearModel, Violation
 from hetopt.solvers.base import Answer, SolverError
 
-__all__ = ["crossed_bounds", "dual_bound", "trivial", "validated"]
+__all__ = ["crossed_bounds", "dual_bound", "may_be_unbounded", "trivial", "validated"]
 
 INTEGRALITY = 1e-5  # a value this close to an integer is rounded
 CLEAN = 1e-6  # violations up to this, relative to the row's scale, are not worth a word
@@ -146,6 +146,12 @@ def crossed_bounds(model: LinearModel) -> Answer | None:
             note = f"{name(k)} has lower bound {low[k]:g} and upper bound {high[k]:g}: no value fits"
             return Answer("infeasible", "", "", "bounds cross", notes=(note,))
     return None
+
+
+def may_be_unbounded(model: LinearModel) -> bool:
+    """Whether the bounds of the columns leave the objective a way to improve for ever; False excludes it."""
+    cost = model.cost if model.sense == "min" else -model.cost
+    return bool(((cost > 0) & (model.lower == -np.inf)).any() or ((cost < 0) & (model.upper == np.inf)).any())
 
 
 def trivial(model: LinearModel) -> Answer:

@@ -75,8 +75,7 @@ class Highs(Adapter):
         highs.run()
         status = highs.getModelStatus().name
         reason, limit = self.verdict(status)
-        if reason == "infeasible_or_unbounded":
-            reason = self.told_apart(model, options, watch)
+        reason = self.told_apart(reason, model, options, watch)
         if reason == "interrupted" and watch.cause is not None:
             reason, limit = VERDICTS[watch.cause]
         answer = Answer(reason, self.name, self.version(), status, limit, notes=tuple(notes))

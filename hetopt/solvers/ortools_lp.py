@@ -100,9 +100,8 @@ class _OrToolsLp(Adapter):
         if status in ("TERMINATION_REASON_FEASIBLE", "TERMINATION_REASON_NO_SOLUTION_FOUND"):
             status = type(end).DESCRIPTOR.fields_by_name["limit"].enum_type.values_by_number[end.limit].name
         reason, limit = self.verdict(status)
-        if reason == "infeasible_or_unbounded":
-            reason = self.told_apart(model, options, watch)
-        elif watch.cause is not None and reason in ("interrupted", "limit"):
+        reason = self.told_apart(reason, model, options, watch)
+        if watch.cause is not None and reason in ("interrupted", "limit"):
             reason, limit = VERDICTS[watch.cause]
         elif status == "LIMIT_UNDETERMINED" and watch.remaining == 0.0:
             limit = "time"  # GLOP does not say which limit it met

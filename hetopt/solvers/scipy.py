@@ -64,8 +64,7 @@ class Scipy(Adapter):
         reason, limit = self.verdict(status)
         if status == "4" and "infeasible" not in result.message:  # numerical trouble comes under the same number
             raise SolverError(f"scipy {self.version()} failed: {result.message}")
-        if reason == "infeasible_or_unbounded":
-            reason = self.told_apart(model, options, watch)
+        reason = self.told_apart(reason, model, options, watch)
         if reason == "limit":
             out_of_time = watch.remaining == 0.0 or "ime limit" in result.message
             reason, limit = VERDICTS[watch.cause] if watch.cause else ("limit", "time" if out_of_time else limit)
