@@ -138,7 +138,7 @@ class _Family:
 
     def __init__(self, problem: _Problem, prefixes: Ideals | Chain) -> None:
         self.prefixes = prefixes
-        weights = np.column_stack([*problem.worths, problem.size.astype(np.float64)])
+        weights = np.column_stack([*problem.worths.values(), problem.size.astype(np.float64)])
         if isinstance(prefixes, Chain):
             self.number = len(prefixes.stops)
             sums = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights[prefixes.order], axis=0)])
@@ -175,17 +175,17 @@ class _Problem:
         self.costs, self.unit = integer_costs(part, passes)
         self.size, self.room, self.exact_sizes = integer_sizes(part, sizes_up)
         time = np.where(self.costs.time >= NEVER, np.inf, self.costs.time.astype(np.float64)).transpose(1, 2, 0)
-        self.rows = 2 if passes else 1
-        self.balance: list[int] = []
-        self.prices: list[Floats] = []
-        self.worths: list[Floats] = []
-        for row in range(self.rows):
-            least, prices = balance(time[row], self.count)
-            self.balance.append(NEVER if math.isinf(least) else int(least))
-            self.prices.append(prices)
+        self.passes = 2 if passes else 1
+        # loads that windows look at, as rows of a cap: the only pass, or each pass and both together
+        self.balance: dict[int, int] = {}
+        self.prices: dict[int, Floats] = {}
+        self.worths: dict[int, Floats] = {}
+        for row, seconds in enumerate([time[0], time[1], time[0] + time[1]] if passes else [time[0]]):
+            least, prices = balance(seconds, self.count)
+            self.balance[row], self.prices[row] = NEVER if math.isinf(least) else int(least), prices
             with np.errstate(invalid="ignore"):
-                worth = np.where(np.isfinite(time[row]), time[row] * prices, np.inf).min(axis=1, initial=np.inf)
-            self.worths.append(np.where(np.isfinite(worth), worth, 0.0))
+                worth = np.where(np.isfinite(seconds), seconds * prices, np.inf).min(axis=1, initial=np.inf)
+            self.worths[row] = np.where(np.isfinite(worth), worth, 0.0)
         self.strides = np.concatenate([[1], np.cumprod(self.count + 1)[:-1]]).astype(np.int64)
         self.layers = int(np.prod(self.count + 1))
 
@@ -202,7 +202,7 @@ class _Layers:
 
     def __init__(self, problem: _Problem, family: _Family, cap: list[int], which: int, floor: int) -> None:
         self.problem, self.family, self.which, self.floor = problem, family, which, floor
-        self.cap = np.array(cap, np.int64)
+        self.cap = np.minimum(np.array(cap), NEVER - 1).astype(np.int64)
         self.steps, self.layers = 0, 0
         self.found: Plan | None = None
 
@@ -251,8 +251,8 @@ class _Layers:
         left = problem.count - used
         low, high, gain = [], [], []
         whole = self.family.potential[-1]
-        for row in range(problem.rows):
-            each = problem.prices[row] * float(self.cap[row])
+        for row, prices in problem.prices.items():
+            each = prices * float(self.cap[row])
             low.append(whole[row] - left @ each)
             high.append(used @ each)
             gain.append(each[kind])
@@ -340,9 +340,10 @@ class _Solver:
             self.stats["reason"] = reason
             return math.inf, True
         slowest = problem.costs.time.min(axis=0).max(axis=1)
-        self.floor = least = [max(problem.balance[p], int(slowest[p])) for p in range(problem.rows)]
-        self.lower, cuts = min_cut(problem.costs, sum(least), _CUT_EFFORT, self.should_stop)
-        self.stats.update(balance=problem.seconds(sum(problem.balance)), cuts=cuts)
+        self.floor = [max(problem.balance[p], int(slowest[p])) for p in range(problem.passes)]
+        least = max(sum(self.floor), max(problem.balance.values()))
+        self.lower, cuts = min_cut(problem.costs, least, _CUT_EFFORT, self.should_stop)
+        self.stats.update(balance=problem.seconds(max(problem.balance.values())), cuts=cuts)
         self._chains()
         self.stats["chain"] = self.value
         if self.best <= self.lower:
@@ -413,9 +414,9 @@ class _Solver:
         """Look for a plan of value at most ``limit`` that beats the best one; whether everything was ruled out else."""
         limit = min(limit, self.best - 1)
         exact = not isinstance(family.prefixes, Chain)
-        if self.problem.rows == 2:
+        if self.problem.passes == 2:
             return self._scan(family, limit, exact)
-        layers = _Layers(self.problem, family, [min(limit, NEVER - 1), NEVER - 1], 0, self.floor[0])
+        layers = _Layers(self.problem, family, [limit, NEVER, NEVER], 0, self.floor[0])
         finished = layers.run(self.should_stop, self._offer)
         self._count(layers)
         return finished
@@ -423,7 +424,7 @@ class _Solver:
     def _scan(self, family: _Family, limit: int, exact: bool) -> bool:
         """Scan of the forward limit (module docstring); with chains the number of runs is limited."""
         least0, least1 = self.floor
-        heap = [(least0 + least1, least0, min(limit - least1, NEVER - 1), least1, True)]
+        heap = [(least0 + least1, least0, limit - least1, least1, True)]
         runs = 0
         while heap:
             lower, a, b, bw, top = heapq.heappop(heap)
@@ -436,7 +437,8 @@ class _Solver:
                 return False
             runs += 1
             f = b if top else (a + b) // 2
-            layers = _Layers(self.problem, family, [f, min(min(limit, self.best - 1) - a, NEVER - 1)], 1, bw)
+            most = min(limit, self.best - 1)
+            layers = _Layers(self.problem, family, [f, most - a, most], 1, bw)
             finished = layers.run(self.should_stop, self._offer)
             self._count(layers)
             if not finished:
@@ -455,7 +457,7 @@ class _Solver:
     def _offer(self, plan: Plan, _: int) -> None:
         """Take a plan if it is better, after a look at its true memory; tell the caller."""
         loads = [stage_loads(self.problem.costs, stage, kind) for stage, kind in plan]
-        value = sum(max(load[p] for load in loads) for p in range(self.problem.rows))
+        value = sum(max(load[p] for load in loads) for p in range(self.problem.passes))
         if value >= self.best:
             return
         for stage, kind in plan:
@@ -465,14 +467,14 @@ class _Solver:
                 raise _Misfit
         self.plan, self.best = plan, value
         true = [self._true_loads(stage, kind) for stage, kind in plan]
-        self.value = sum(max(load[p] for load in true) for p in range(self.problem.rows))
+        self.value = sum(max(load[p] for load in true) for p in range(self.problem.passes))
         self.report(self.value, self._devices(plan)[0])
 
     def _true_loads(self, stage: Ints, kind: int) -> tuple[float, float]:
         part = np.zeros(self.graph.n, np.bool_)
         part[stage] = True
         t = int(self.problem.types[kind])
-        if self.problem.rows == 1:
+        if self.problem.passes == 1:
             return self.graph.load(part, t), 0.0
         return self.graph.pass_loads(part, t)
 

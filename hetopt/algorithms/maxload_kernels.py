@@ -24,8 +24,8 @@ __all__ = ["Chain", "Limits", "Reached", "Scratch", "expand_chain", "expand_latt
 class Limits(NamedTuple):
     """What a stage on the device type at hand may be, and which prefixes are of use.
 
-    ``cap`` (2,) largest load in each pass, ``room`` (1,) memory, ``which`` (1,) pass whose load is minimised. A prefix is
-    of use when each of its potentials lies in ``[low, high]`` (k,); a stage adds at most ``gain`` (k,) to a potential.
+    ``cap`` (3,) largest load in each pass and in both together, ``room`` (1,) memory, ``which`` (1,) pass whose load is
+    minimised. A prefix is of use when each of its potentials lies in ``[low, high]`` (k,); a stage adds at most ``gain`` (k,) to a potential.
     ``whole`` (1,): 1 when only the full set is of use.
     """
 
@@ -110,7 +110,7 @@ def expand_lattice(entries, values, first, kind, budget, costs, size, limits, id
     Depth-first over covers, each ideal once per entry. Returns the first entry not walked.
     """
     full = len(ideals.last) - 1
-    cap0, cap1, room, which = limits.cap[0], limits.cap[1], limits.room[0], limits.which[0]
+    cap0, cap1, cap, room, which = limits.cap[0], limits.cap[1], limits.cap[2], limits.room[0], limits.which[0]
     only_full = limits.whole[0] == 1
     best, inside, sends = reached.best, scratch.inside, scratch.sends
     state, net_stamp, stamp, stack = scratch.state, scratch.net_stamp, scratch.stamp, scratch.stack
@@ -159,7 +159,8 @@ def expand_lattice(entries, values, first, kind, budget, costs, size, limits, id
             sure0 = stack[depth, 7]
             sure1 = stack[depth, 8]
             held = stack[depth, 9] + size[v]
-            if time0 + sure0 > cap0 or time1 + sure1 > cap1 or held > room:
+            sure = time0 + sure0 + time1 + sure1
+            if sure > cap or time0 + sure0 > cap0 or time1 + sure1 > cap1 or held > room:
                 continue
             paid0 = stack[depth, 5]
             paid1 = stack[depth, 6]
@@ -181,27 +182,29 @@ def expand_lattice(entries, values, first, kind, budget, costs, size, limits, id
                 leave = costs.leave[kind, h]
                 pins = costs.net_ptr[h + 1] - costs.net_ptr[h]
                 paid = -_paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                sure = -_certain(state[h], inside[h], sends[h], arrive, leave)
+                certain = -_certain(state[h], inside[h], sends[h], arrive, leave)
                 inside[h] += 1
                 if source == v:
                     sends[h] = True
                 paid += _paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                sure += _certain(state[h], inside[h], sends[h], arrive, leave)
+                certain += _certain(state[h], inside[h], sends[h], arrive, leave)
                 if costs.net_pass[h] == 0:
                     paid0 += paid
-                    sure0 += sure
+                    sure0 += certain
                 else:
                     paid1 += paid
-                    sure1 += sure
-            if time0 + sure0 > cap0 or time1 + sure1 > cap1:
+                    sure1 += certain
+            if time0 + sure0 + time1 + sure1 > cap or time0 + sure0 > cap0 or time1 + sure1 > cap1:
                 for q in range(costs.in_ptr[v], costs.in_ptr[v + 1]):
                     h = costs.in_net[q]
                     inside[h] -= 1
                     if costs.net_source[h] == v:
                         sends[h] = False
                 continue
-            if time0 + paid0 <= cap0 and time1 + paid1 <= cap1 and (not only_full or d == full):
-                load = time0 + paid0 if which == 0 else time1 + paid1
+            load0 = time0 + paid0
+            load1 = time1 + paid1
+            if load0 + load1 <= cap and load0 <= cap0 and load1 <= cap1 and (not only_full or d == full):
+                load = load0 if which == 0 else load1
                 worst = max(load, value)
                 if worst < best[d]:
                     fits = True
@@ -233,7 +236,7 @@ def expand_chain(entries, values, first, kind, budget, costs, size, limits, chai
     """The same on the prefixes of a linear extension: ``entries`` are numbers of stops, places where a stage may end."""
     order, stops = chain.order, chain.stops
     n, full = len(order), len(stops) - 1
-    cap0, cap1, room, which = limits.cap[0], limits.cap[1], limits.room[0], limits.which[0]
+    cap0, cap1, cap, room, which = limits.cap[0], limits.cap[1], limits.cap[2], limits.room[0], limits.which[0]
     inside, sends, state, net_stamp = scratch.inside, scratch.sends, scratch.state, scratch.net_stamp
     now = scratch.last[0]
     steps = 0
@@ -259,7 +262,8 @@ def expand_chain(entries, values, first, kind, budget, costs, size, limits, chai
             time0 += costs.time[kind, 0, v]
             time1 += costs.time[kind, 1, v]
             held += size[v]
-            if time0 + sure0 > cap0 or time1 + sure1 > cap1 or held > room:
+            sure = time0 + sure0 + time1 + sure1
+            if sure > cap or time0 + sure0 > cap0 or time1 + sure1 > cap1 or held > room:
                 break
             for q in range(costs.in_ptr[v], costs.in_ptr[v + 1]):
                 h = costs.in_net[q]
@@ -277,22 +281,24 @@ def expand_chain(entries, values, first, kind, budget, costs, size, limits, chai
                 leave = costs.leave[kind, h]
                 pins = costs.net_ptr[h + 1] - costs.net_ptr[h]
                 paid = -_paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                sure = -_certain(state[h], inside[h], sends[h], arrive, leave)
+                certain = -_certain(state[h], inside[h], sends[h], arrive, leave)
                 inside[h] += 1
                 if source == v:
                     sends[h] = True
                 paid += _paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                sure += _certain(state[h], inside[h], sends[h], arrive, leave)
+                certain += _certain(state[h], inside[h], sends[h], arrive, leave)
                 if costs.net_pass[h] == 0:
                     paid0 += paid
-                    sure0 += sure
+                    sure0 += certain
                 else:
                     paid1 += paid
-                    sure1 += sure
+                    sure1 += certain
             if j + 1 < stops[end]:
                 continue
-            if time0 + paid0 <= cap0 and time1 + paid1 <= cap1 and (limits.whole[0] == 0 or end == full):
-                load = time0 + paid0 if which == 0 else time1 + paid1
+            load0 = time0 + paid0
+            load1 = time1 + paid1
+            if load0 + load1 <= cap and load0 <= cap0 and load1 <= cap1 and (limits.whole[0] == 0 or end == full):
+                load = load0 if which == 0 else load1
                 worst = max(load, value)
                 if worst < reached.best[end]:
                     fits = True
