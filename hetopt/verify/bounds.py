@@ -7,7 +7,9 @@ For min c x + offset, L <= A x <= U, l <= x <= u, *any* y gives the weak-duality
 In floating point, d_j is computed with an error of at most gamma_k (|c_j| + sum_r |a_rj y_r|), k = entries of the column
 plus two (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3). (1) is evaluated with the worse end of
 that interval, every product rounded outwards, and an exactly rounded sum, so the number returned is never above the true
-bound; how good y is decides only how tight it is (Neumaier and Shcherbina, Mathematical Programming 99, 2004).
+bound; how good y is decides only how tight it is (Neumaier and Shcherbina, Mathematical Programming 99, 2004). Where
+products overflow or underflow that error bound does not hold: duals that could underflow are taken as zero (any y is
+allowed), columns that still could get the worst underflow added, and an overflow proves nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from hetopt.linear import LinearModel
 __all__ = ["lp_dual_certificate", "replay_lp_dual", "safe_dual_bound"]
 
 _UNIT = 2.0**-53
+_SMALL = 2.0**-500  # products of numbers above this do not underflow
 
 
 def lp_dual_certificate(method: str, dual: NDArray[np.float64]) -> dict[str, Any]:
@@ -59,35 +62,44 @@ def safe_dual_bound(model: LinearModel, dual: NDArray[np.float64]) -> float:
 
     Returns a lower bound for a minimisation and an upper bound for a maximisation; infinite when the duals prove nothing.
     """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        products, terms = _parts(model, np.asarray(dual, np.float64))
     sign = 1.0 if model.sense == "min" else -1.0
-    y = sign * np.asarray(dual, np.float64)
-    # A dual that leans on an infinite side proves nothing: drop it, any y is allowed.
-    y = np.where(((y > 0) & np.isinf(model.row_lower)) | ((y < 0) & np.isinf(model.row_upper)), 0.0, y)
-    side = np.where(y > 0, model.row_lower, model.row_upper)
-    products = _down(np.where(y != 0, y, 0.0) * np.where(y != 0, side, 0.0))
+    try:
+        total = math.fsum([*products.tolist(), *terms.tolist(), sign * model.offset])
+    except (OverflowError, ValueError):  # the sum overflows, or adds opposite infinities
+        return -sign * math.inf
+    return -sign * math.inf if math.isnan(total) else sign * math.nextafter(total, -math.inf)
 
-    matrix, cost = model.matrix, sign * model.cost
-    transposed = matrix.T.tocsr()
+
+def _parts(model: LinearModel, dual: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(rows,) and (columns,) terms of (1) as a minimisation, each rounded down; ``nan`` where something overflows."""
+    sign = 1.0 if model.sense == "min" else -1.0
+    y = sign * dual
+    # A dual that leans on an infinite side proves nothing: drop it, any y is allowed.
+    leaning = ((y > 0) & np.isinf(model.row_lower)) | ((y < 0) & np.isinf(model.row_upper))
+    y = np.where(leaning | (abs(y) < _SMALL), 0.0, y)
+    products = _product(y, np.where(y > 0, model.row_lower, model.row_upper))
+
+    cost, transposed = sign * model.cost, model.matrix.T.tocsr()
     reduced = cost - transposed @ y
     entries = np.diff(transposed.indptr) + 2
     gamma = entries * _UNIT / (1.0 - entries * _UNIT)
     # The computed magnitude errs by the same factor; doubling gamma covers it for any column a machine can hold.
     error = 2.0 * gamma * (abs(cost) + abs(transposed) @ abs(y))
+    if (abs(transposed.data[transposed.data != 0]) < _SMALL).any():
+        error += entries * math.ulp(0.0)
     low, high = _down(reduced - error), -_down(-(reduced + error))
     corners = [_product(d, bound) for d in (low, high) for bound in (model.lower, model.upper)]
-    terms = np.minimum.reduce(corners)
-    if np.isneginf(terms).any():
-        return -sign * math.inf
-    total = math.fsum([*products.tolist(), *terms.tolist(), sign * model.offset])
-    return sign * math.nextafter(total, -math.inf)
+    return products, np.minimum.reduce(corners)
 
 
-def _product(d: NDArray[np.float64], bound: NDArray[np.float64]) -> NDArray[np.float64]:
-    """d * bound rounded down, where 0 * inf is 0."""
-    zero = d == 0
-    return np.where(zero, 0.0, _down(np.where(zero, 1.0, d) * bound))
+def _product(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a * b rounded down, where 0 times infinity is 0."""
+    zero = (a == 0) | (b == 0)
+    return np.where(zero, 0.0, np.nextafter(np.where(zero, 1.0, a) * np.where(zero, 1.0, b), -np.inf))
 
 
 def _down(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The next smaller number, except that an exact zero (and minus infinity) stays."""
+    """The next smaller number; a difference that is exactly zero stays."""
     return np.where(values == 0, 0.0, np.nextafter(values, -np.inf))
