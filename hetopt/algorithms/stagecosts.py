@@ -57,11 +57,12 @@ def integer_costs(graph: StageGraph, passes: bool = False) -> tuple[StageCosts, 
 
     With ``passes``, forward and backward times and nets are kept apart; otherwise equal nets are added up. O(pins).
     """
-    backward = np.zeros_like(graph.time) if graph.backward_time is None or not passes else graph.backward_time
     possible = np.isfinite(graph.time)
-    forward = np.where(possible, graph.time, 0.0) - np.where(possible, backward, 0.0)
-    # one rounding of the subtraction is taken back, so that the two parts never exceed the whole
-    forward = np.maximum(np.where(backward > 0, np.nextafter(forward, -np.inf), forward), 0.0)
+    whole_time = np.where(possible, graph.time, 0.0)
+    backward = np.zeros_like(whole_time)
+    if passes and graph.backward_time is not None:
+        backward = np.where(possible, graph.backward_time, 0.0)
+    forward = _difference(whole_time, backward)
     ptr, pin, source, weight, kind = graph.net_ptr, graph.net_pin, graph.net_source, graph.net_weight, None
     if passes and graph.net_backward is not None:
         kind = graph.net_backward.astype(np.int64)
@@ -72,13 +73,14 @@ def integer_costs(graph: StageGraph, passes: bool = False) -> tuple[StageCosts, 
         number = np.zeros(len(same), np.int64)
         number[first] = np.arange(len(first))
         total = np.bincount(number[same], weight, len(first))
+        exact = bool((weight == np.floor(weight)).all()) and total.max() < 2.0**53
         added = np.bincount(number[same], minlength=len(first)) > 1
-        weight = np.where(added, np.maximum(total * (1 - len(same) * 2.0**-52), 0.0), weight[first])
+        weight = np.where(added & (not exact), np.maximum(total * (1 - len(same) * 2.0**-52), 0.0), total)
         length = np.diff(ptr)
         pin = pin[np.repeat(same == np.arange(len(same)), length)]
         source, ptr = source[first], np.concatenate([[0], np.cumsum(length[first])]).astype(np.int64)
     arrive, leave = _products(graph.rate_in, weight), _products(graph.rate_out, weight)
-    whole = float(np.where(possible, graph.time, 0.0).max(axis=1, initial=0.0).sum())
+    whole = float(whole_time.max(axis=1, initial=0.0).sum())
     whole += float(arrive.max(axis=0, initial=0.0).sum() + leave.max(axis=0, initial=0.0).sum())
     bits = _BITS - math.frexp(whole)[1] if whole > 0 else 0
     time = np.stack([_floor(forward, bits), _floor(backward, bits)]).transpose(2, 0, 1)
@@ -118,10 +120,26 @@ def integer_sizes(graph: StageGraph, up: bool) -> tuple[NDArray[np.int64], NDArr
 
 
 def _products(rate: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(t, h) products that are not above the true ones: exact for rates 0 and 1, else one step down."""
-    product = rate[:, None] * weight[None, :]
-    exact = (rate == 0) | (rate == 1)
-    return np.where(exact[:, None], product, np.maximum(np.nextafter(product, -np.inf), 0.0))
+    """(t, h) products rounded towards zero: Dekker's product gives the rounding error, whose sign decides."""
+    a, b = rate[:, None], weight[None, :]
+    product = a * b
+    (ah, al), (bh, bl) = _halves(a), _halves(b)
+    error = al * bl - (((product - ah * bh) - al * bh) - ah * bl)
+    return np.where(error < 0, np.maximum(np.nextafter(product, -np.inf), 0.0), product)
+
+
+def _halves(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    scaled = 134217729.0 * x
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """a - b rounded down (Knuth's two-sum gives the rounding error), at least 0."""
+    s = a - b
+    taken = a - s
+    error = (a - (s + taken)) + (taken - b)
+    return np.maximum(np.where(error < 0, np.nextafter(s, -np.inf), s), 0.0)
 
 
 def _floor(values: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
