@@ -1,11 +1,14 @@
-"""Columns of tasks and jobs behind :class:`~hetopt.instance.Instance`: filled once, checked once, read-only afterwards."""
+"""Columns of tasks and jobs behind :class:`~hetopt.instance.Instance`: checked once, read-only afterwards.
+
+:mod:`hetopt._filling` makes them from records; this file checks them and makes records of them again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -13,21 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from hetopt.errors import InputError, nearest
-from hetopt.records import Device, Job, Mode, Task
+from hetopt.errors import InputError
+from hetopt.records import Device, Edge, Job, Mode, Task
 
-__all__ = ["MAX_CELLS", "Columns", "columns_of", "device_lookup"]
-
-MAX_CELLS = 1 << 28
-"""Times an instance may have, tasks times devices (2 GiB); more is refused before memory is taken."""
+__all__ = [
+    "CHUNK", "EXACT", "JOB_FACTS", "TASK_FACTS", "Columns", "codes", "defaults", "first_task", "in_range", "refuse_number",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Lookup = Mapping[str, Ints]
 
-_CHUNK = 4096
-_EXACT = 2.0**53  # integers beyond it are not all representable, so sums would no longer be exact
-_JOB_FACTS = {
+CHUNK = 4096
+EXACT = 2.0**53  # integers beyond it are not all representable, so sums would no longer be exact
+JOB_FACTS = {
     "weight": 1.0,
     "release": 0.0,
     "due": np.inf,
@@ -36,7 +37,7 @@ _JOB_FACTS = {
     "steps": np.nan,
     "scale": 1.0,
 }
-_TASK_FACTS = {
+TASK_FACTS = {
     "memory": 0.0,
     "output": 0.0,
     "kv_bytes_per_token": 0.0,
@@ -88,6 +89,8 @@ class Columns:
         for part in fields(self):
             value = getattr(self, part.name)
             if isinstance(value, np.ndarray):
+                if value.dtype.kind == "f" and value.flags.writeable:
+                    value += 0.0  # no -0.0, which would be another digest for the same facts
                 value.flags.writeable = False
         _check(self)
 
@@ -105,7 +108,7 @@ class Columns:
     ) -> Columns:
         """Columns of jobs that are their own single task, straight from arrays."""
         n = len(names)
-        facts = _defaults(n, n)
+        facts = defaults(n, n)
         given = {"memory": memory, "weight": weight, "release": release, "due": due}
         facts.update({key: _vector(key, value, n) for key, value in given.items() if value is not None})
         return cls(
@@ -132,7 +135,7 @@ class Columns:
     ) -> Columns:
         """Columns of one job whose tasks form a graph, straight from arrays."""
         n = len(names)
-        facts = _defaults(1, n)
+        facts = defaults(1, n)
         given = {"memory": memory, "output": output}
         facts.update({key: _vector(key, value, n) for key, value in given.items() if value is not None})
         if backward is not None:
@@ -140,7 +143,7 @@ class Columns:
         if group is not None:
             if len(group) != n:
                 raise InputError(f"group has {len(group)} entries, expected {n}")
-            facts["group"], facts["group_name"] = _codes(dict(enumerate(group)), n)
+            facts["group"], facts["group_name"] = codes(dict(enumerate(group)), n)
         pairs = np.array(edges, dtype=np.int64).reshape(-1, 2)
         if pairs.size and (pairs.min() < 0 or pairs.max() >= n):
             raise InputError(f"edges name task {int(pairs.max())}, expected numbers from 0 to {n - 1}")
@@ -167,31 +170,52 @@ class Columns:
     def path(self, index: int) -> str:
         """JSON path of task ``index``."""
         j = int(self.job_of[index])
-        first = int(np.searchsorted(self.job_of, j))
-        return f"$.jobs[{j}]" if self.own_task[j] else f"$.jobs[{j}].tasks[{index - first}]"
+        return f"$.jobs[{j}]" if self.own_task[j] else f"$.jobs[{j}].tasks[{index - first_task(self.job_of, j)}]"
 
     def task(self, index: int) -> Task:
         """Record of task ``index``; times, costs and energies as lists in device order."""
-        return next(self._records(Task, index, index + 1))
+        return Task(name=self.task_name[index], **next(self._facts(index, index + 1)))
 
     def jobs(self) -> Iterator[Job]:
         """Records of the jobs, made one by one."""
-        count = len(self.job_name)
-        first = np.searchsorted(self.job_of, np.arange(count + 1))
-        edge_first = np.searchsorted(self.edges[:, 0], first)
-        shared = {key: _present(getattr(self, key), default) for key, default in _JOB_FACTS.items()}
-        own = self._records(Job, 0, len(self.task_name), {key: facts for key, facts in shared.items() if facts})
-        if self.own_task.all():
-            yield from own
-            return
-        for j, (name, lone) in enumerate(zip(self.job_name, self.own_task.tolist(), strict=True)):
-            record = next(own)
-            if lone:
-                yield record
+        own_facts = [(key, _given(getattr(self, key), default, 0)) for key, default in JOB_FACTS.items()]
+        own_facts = [(key, values) for key, values in own_facts if values]
+        facts = self._facts(0, len(self.task_name))
+        task = 0
+        edge = 0
+        for j, name in enumerate(self.job_name):
+            own = {key: values[j] for key, values in own_facts if j in values}
+            if self.own_task[j]:
+                yield Job(name=name, **next(facts), **own)
+                task += 1
                 continue
-            start, stop = int(first[j]), int(first[j + 1])
-            for _ in range(start + 1, stop):
-                next(own)
+            start, task = task, int(np.searchsorted(self.job_of, j, side="right"))
+            tasks = [Task(name=self.task_name[k], **next(facts)) for k in range(start, task)]
+            first, edge = edge, int(np.searchsorted(self.edges[:, 0], task))
+            edges = [
+                Edge(source=self.task_name[a], target=self.task_name[b], data=None if np.isnan(w) else _number(w))
+                for (a, b), w in zip(self.edges[first:edge].tolist(), self.edge_data[first:edge].tolist(), strict=True)
+            ]
+            yield Job(name=name, tasks=tasks, edges=edges, **own)
+
+    def _facts(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """What tasks ``start`` to ``stop`` say beyond their names, defaults left out; linear, a chunk at a time."""
+        sparse: list[tuple[str, Mapping[int, Any]]]
+        sparse = [(key, _given(getattr(self, key)[start:stop], default, start)) for key, default in TASK_FACTS.items()]
+        groups = _given(self.group[start:stop], -1, start)
+        sparse.append(("group", {k: self.group_name[code] for k, code in groups.items()}))
+        sparse += [("pin", self.pin), ("forbid", self.forbid), ("modes", {k: list(v) for k, v in self.modes.items()})]
+        sparse = [(key, values) for key, values in sparse if values]
+        tables = [(key, getattr(self, key)) for key in ("time", "cost", "energy") if getattr(self, key) is not None]
+        for low in range(start, stop, CHUNK):
+            high = min(low + CHUNK, stop)
+            rows = [(key, _listed(table[low:high])) for key, table in tables]
+            for k in range(low, high):
+                facts = {key: lists[k - low] for key, lists in rows}
+                for key, values in sparse:
+                    if k in values:
+                        facts[key] = values[k]
+                yield facts
 
     def fingerprint(self) -> Iterator[bytes]:
         """Bytes that determine every fact, for a digest."""
@@ -207,255 +231,9 @@ class Columns:
                 yield msgspec.json.encode(sorted(value.items()))
 
 
-def device_lookup(devices: Sequence[Device]) -> dict[str, Ints]:
-    """Device numbers that a name or a type stands for; a device's name wins over an equal type.
-
-    Raises
-    ------
-    InputError
-        There is no device, two share a name, or one is called ``"host"`` or ``"*"``.
-    """
-    if not devices:
-        raise InputError("$.devices is empty; expected at least one device")
-    lookup: dict[str, Any] = {}
-    for k, device in enumerate(devices):
-        lookup.setdefault(device.type or device.name, []).append(k)
-    names: dict[str, int] = {}
-    for k, device in enumerate(devices):
-        if device.name in names:
-            raise InputError(
-                f"$.devices[{k}].name repeats {device.name!r} of $.devices[{names[device.name]}]; names are unique"
-            )
-        if device.name in ("host", "*"):
-            raise InputError(
-                f"$.devices[{k}].name is {device.name!r}, which links use for something else; choose another"
-            )
-        names[device.name] = k
-    lookup.update({name: [k] for name, k in names.items()})
-    return {key: np.array(where, np.int64) for key, where in lookup.items()}
-
-
-def columns_of(jobs: Iterable[Job], devices: Sequence[Device], lookup: Lookup) -> Columns:
-    """Columns from records, in one pass; ``jobs`` may be a generator that decodes a file piece by piece.
-
-    Raises
-    ------
-    InputError
-        Whatever :meth:`Instance.build` lists; the message starts with the JSON path.
-    """
-    fill = _Filler(devices, lookup)
-    for j, job in enumerate(jobs):
-        fill.job(j, job)
-    return fill.columns()
-
-
-class _Filler:
-    """Collects rows and sparse facts job by job."""
-
-    def __init__(self, devices: Sequence[Device], lookup: Lookup) -> None:
-        self.d, self.lookup = len(devices), lookup
-        self.job_names: dict[str, int] = {}
-        self.task_names: list[str] = []
-        self.job_of: list[int] = []
-        self.own: list[bool] = []
-        self.job_facts: dict[str, dict[int, float]] = {key: {} for key in _JOB_FACTS}
-        self.task_facts: dict[str, dict[int, Any]] = {key: {} for key in _TASK_FACTS}
-        self.sparse: dict[str, dict[int, Any]] = {key: {} for key in ("group", "pin", "forbid", "modes")}
-        self.tables: dict[str, dict[int, Floats]] = {"cost": {}, "energy": {}}
-        self.time = _Rows(self.d)
-        self.edge_list: list[tuple[int, int]] = []
-        self.edge_data: list[float] = []
-
-    def job(self, j: int, job: Job) -> None:
-        path = f"$.jobs[{j}]"
-        if self.job_names.setdefault(job.name, j) != j:
-            raise InputError(
-                f"{path}.name repeats {job.name!r} of $.jobs[{self.job_names[job.name]}]; job names are unique"
-            )
-        for key, default in _JOB_FACTS.items():
-            value = getattr(job, key)
-            if value is not None and value != default:
-                self.job_facts[key][j] = value
-        self.own.append(job.tasks is None)
-        if job.tasks is None:
-            if job.edges:
-                raise InputError(f"{path}.edges are given, but the job has no tasks; expected `tasks` beside `edges`")
-            self.task(j, job, path)
-            return
-        if not job.tasks:
-            raise InputError(
-                f"{path}.tasks is empty; expected at least one task, or no `tasks` for a job that is one itself"
-            )
-        for key in ("time", "group", "pin", "forbid", "cost", "energy"):
-            if getattr(job, key) is not None:
-                raise InputError(f"{path}.{key} is given beside `tasks`; expected it inside each task")
-        start = len(self.task_names)
-        local: dict[str, int] = {}
-        for k, task in enumerate(job.tasks):
-            if local.setdefault(task.name, k) != k:
-                raise InputError(
-                    f"{path}.tasks[{k}].name repeats {task.name!r} of tasks[{local[task.name]}]; names are unique in a job"
-                )
-            self.task(j, task, f"{path}.tasks[{k}]")
-        seen: set[tuple[int, int]] = set()
-        for k, edge in enumerate(job.edges):
-            for key, end in (("from", edge.source), ("to", edge.target)):
-                if end not in local:
-                    raise InputError(
-                        f"{path}.edges[{k}].{key} is {end!r}, which is no task of the job; {nearest(end, local, what='tasks')}"
-                    )
-            pair = (start + local[edge.source], start + local[edge.target])
-            if pair in seen:
-                raise InputError(
-                    f"{path}.edges[{k}] repeats the edge {edge.source!r} -> {edge.target!r}; write it once"
-                )
-            seen.add(pair)
-            self.edge_list.append(pair)
-            self.edge_data.append(np.nan if edge.data is None else edge.data)
-
-    def task(self, j: int, task: Job | Task, path: str) -> None:
-        k = len(self.task_names)
-        self.task_names.append(task.name)
-        self.job_of.append(j)
-        for key, default in _TASK_FACTS.items():
-            value = getattr(task, key)
-            if value != default:
-                self.task_facts[key][k] = value
-        for key, entries in self.sparse.items():
-            value = getattr(task, key)
-            if value:
-                entries[k] = tuple(value) if key == "modes" else value
-        for key, rows in self.tables.items():
-            value = getattr(task, key)
-            if value is not None:
-                rows[k] = self.row(value, f"{path}.{key}")
-        if task.time is None:
-            if not task.modes:
-                raise InputError(
-                    f"{path} has no `time`; expected a list of {self.d} numbers or a map by device name or type"
-                )
-            self.time.append(self.fastest_mode(task, path))
-        else:
-            self.time.append(self.row(task.time, f"{path}.time"))
-
-    def fastest_mode(self, task: Job | Task, path: str) -> Floats:
-        """(d,) least time over the modes, for questions that know no modes."""
-        rows = [
-            self.row(mode.time, f"{path}.modes[{k}].time") for k, mode in enumerate(task.modes) if mode.time is not None
-        ]
-        if not rows:
-            raise InputError(f"{path} has neither `time` nor a mode with `time`; expected one of them")
-        return np.min(rows, axis=0)  # type: ignore[no-any-return]
-
-    def row(self, table: Any, path: str) -> Floats:
-        """(d,) numbers of a list in device order or of a map by device name or type; ``inf`` where absent or null."""
-        if isinstance(table, list):
-            if len(table) != self.d:
-                raise InputError(f"{path} has {len(table)} entries, expected {self.d}, one a device")
-            row = np.array(table, np.float64)
-        else:
-            row = np.full(self.d, np.nan)
-            # Types first, names second, so that a device's own entry overrides its type's.
-            for key in sorted(table, key=lambda name: len(self.lookup.get(name, ())), reverse=True):
-                if key not in self.lookup:
-                    hint = nearest(key, self.lookup, what="devices and types")
-                    raise InputError(f"{path} has the key {key!r}, which is no device and no type; {hint}")
-                value = table[key]
-                row[self.lookup[key]] = np.nan if value is None else value
-        row[np.isnan(row)] = np.inf
-        finite = row[row < np.inf]
-        if finite.size and finite.max() >= _EXACT:
-            entries = table if isinstance(table, list) else list(table.values())
-            for value in entries:
-                if isinstance(value, int) and value > _EXACT:
-                    raise InputError(
-                        f"{path} holds the integer {value}, beyond 2^53; expected smaller numbers: use a larger unit"
-                    )
-        if finite.size and finite.min() < 0:
-            raise InputError(f"{path} holds {finite.min():g}, expected numbers >= 0")
-        return row
-
-    def columns(self) -> Columns:
-        n, j = len(self.task_names), len(self.own)
-        if not n:
-            raise InputError("$.jobs is empty; expected at least one job")
-        facts = _defaults(j, n)
-        for group, size in ((self.job_facts, j), (self.task_facts, n)):
-            for key, entries in group.items():
-                _scatter(facts[key], entries, size)
-        group_of, group_name = _codes(self.sparse["group"], n)
-        tables: dict[str, Any] = {}
-        for key, rows in self.tables.items():
-            if rows:
-                tables[key] = np.zeros((n, self.d))
-                for k, row in rows.items():
-                    tables[key][k] = row
-        edges = np.array(self.edge_list, np.int64).reshape(-1, 2)
-        order = np.lexsort((edges[:, 1], edges[:, 0]))
-        return Columns(
-            job_name=tuple(self.job_names),
-            task_name=tuple(self.task_names),
-            job_of=np.array(self.job_of, np.int64),
-            own_task=np.array(self.own, bool),
-            time=self.time.matrix(),
-            allowed=self.allowed(n),
-            pin=self.sparse["pin"],
-            forbid=self.sparse["forbid"],
-            modes=self.sparse["modes"],
-            **tables,
-            **(
-                facts
-                | {
-                    "group": group_of,
-                    "group_name": group_name,
-                    "edges": edges[order],
-                    "edge_data": np.array(self.edge_data, np.float64)[order],
-                }
-            ),
-        )
-
-    def allowed(self, n: int) -> NDArray[np.bool_] | None:
-        pin, forbid = self.sparse["pin"], self.sparse["forbid"]
-        if not pin and not forbid:
-            return None
-        allowed = np.ones((n, self.d), bool)
-        for key, entries, value in (("pin", pin, True), ("forbid", forbid, False)):
-            for k, names in entries.items():
-                if value:
-                    allowed[k] = False
-                for name in [names] if isinstance(names, str) else names:
-                    if name not in self.lookup:
-                        hint = nearest(name, self.lookup, what="devices and types")
-                        raise InputError(
-                            f"{key} of task {self.task_names[k]!r} is {name!r}, expected a device or a type; {hint}"
-                        )
-                    allowed[k, self.lookup[name]] = value
-        return allowed
-
-
-class _Rows:
-    """A matrix that grows by chunks, so that a million rows cost little more than their numbers."""
-
-    def __init__(self, width: int) -> None:
-        self.width, self.full = width, []  # type: int, list[Floats]
-        self.chunk = np.empty((_CHUNK, width))
-        self.used = 0
-
-    def append(self, row: Floats) -> None:
-        if self.used == len(self.chunk):
-            self.full.append(self.chunk)
-            self.chunk = np.empty((min(len(self.chunk) * 2, 1 << 16), self.width))
-            self.used = 0
-        self.chunk[self.used] = row
-        self.used += 1
-
-    def matrix(self) -> Floats:
-        return np.concatenate([*self.full, self.chunk[: self.used]])
-
-
-def _defaults(j: int, n: int) -> dict[str, Any]:
-    facts: dict[str, Any] = {key: np.full(j, value) for key, value in _JOB_FACTS.items()}
-    facts |= {key: np.full(n, value) for key, value in _TASK_FACTS.items()}
+def defaults(j: int, n: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {key: np.full(j, value) for key, value in JOB_FACTS.items()}
+    facts |= {key: np.full(n, value) for key, value in TASK_FACTS.items()}
     return facts | {
         "group": np.full(n, -1, np.int64),
         "group_name": (),
@@ -464,12 +242,7 @@ def _defaults(j: int, n: int) -> dict[str, Any]:
     }
 
 
-def _scatter(array: NDArray[Any], entries: Mapping[int, Any], size: int) -> None:
-    if entries:
-        array[np.fromiter(entries.keys(), np.int64, len(entries))] = np.array(list(entries.values()), array.dtype)
-
-
-def _codes(names: Mapping[int, str | None], n: int) -> tuple[Ints, tuple[str, ...]]:
+def codes(names: Mapping[int, str | None], n: int) -> tuple[Ints, tuple[str, ...]]:
     code: dict[str, int] = {}
     group = np.full(n, -1, np.int64)
     for k, name in names.items():
@@ -495,6 +268,7 @@ def _check(columns: Columns) -> None:
     if (time < 0).any():
         k, i = np.argwhere(time < 0)[0].tolist()
         raise InputError(f"{columns.path(k)}.time[{i}] is {time[k, i]:g}; expected a number >= 0")
+    _check_facts(columns)
     if len(set(columns.labels)) != len(columns.labels):
         seen: set[str] = set()
         label = next(label for label in columns.labels if label in seen or seen.add(label))  # type: ignore[func-returns-value]
@@ -502,13 +276,11 @@ def _check(columns: Columns) -> None:
     can_run = np.isfinite(time) if columns.allowed is None else np.isfinite(time) & columns.allowed
     nowhere = np.flatnonzero(~can_run.any(axis=1))
     if nowhere.size:
-        label = columns.labels[int(nowhere[0])]
-        why = (
-            "no time is given for any device"
-            if not np.isfinite(time[nowhere[0]]).any()
-            else "pin and forbid leave no device"
+        k = int(nowhere[0])
+        why = "no time is given for any device" if not np.isfinite(time[k]).any() else "pin and forbid leave no device"
+        raise InputError(
+            f"{columns.path(k)} (task {columns.labels[k]!r}) can run nowhere: {why}; give it a time on at least one device"
         )
-        raise InputError(f"task {label!r} can run nowhere: {why}; give it a time on at least one device")
     edges = columns.edges
     if len(edges):
         n = len(columns.task_name)
@@ -525,21 +297,61 @@ def _check(columns: Columns) -> None:
             )
 
 
-def _listed(row: Floats) -> list[int | float | None]:
-    """A row as JSON numbers: integers where the whole row is integral, None where the task cannot run."""
-    finite = np.isfinite(row)
-    known = row[finite]
-    whole = bool((known == np.floor(known)).all()) and (not known.size or known.max() < _EXACT)
-    values: list[Any] = (known.astype(np.int64) if whole else known).tolist()
-    if len(values) == len(row):
-        return values
-    rest = iter(values)
-    return [next(rest) if ok else None for ok in finite.tolist()]
+def _check_facts(columns: Columns) -> None:
+    """Facts of jobs and tasks are finite and not negative, where they are given."""
+    for facts, of_job in ((JOB_FACTS, True), (TASK_FACTS, False)):
+        for key, default in facts.items():
+            values = getattr(columns, key)
+            if values.dtype.kind != "f":
+                continue
+            fine = (values >= 0) & (values < np.inf) | (values == default)
+            wrong = np.flatnonzero(~(fine | np.isnan(values)) if np.isnan(default) else ~fine)
+            if wrong.size:
+                k = int(wrong[0])
+                refuse_number(f"{f'$.jobs[{k}]' if of_job else columns.path(k)}.{key}", float(values[k]), "")
+    odd = np.flatnonzero((columns.edge_data < 0) | np.isinf(columns.edge_data))
+    if odd.size:
+        ends = " -> ".join(repr(columns.labels[k]) for k in columns.edges[odd[0]].tolist())
+        refuse_number(f"the data of edge {ends}", float(columns.edge_data[odd[0]]), "")
+
+
+def in_range(value: int | float) -> bool:
+    """Whether a time is finite, not negative and, when an integer, exact as a float."""
+    return 0 <= value <= EXACT if isinstance(value, int) else 0 <= value < np.inf
+
+
+def refuse_number(path: str, value: int | float, also: str = ", or null where the task cannot run") -> NoReturn:
+    if isinstance(value, int) and value > EXACT:
+        raise InputError(f"{path} is an integer beyond 2^53; expected smaller numbers: use a larger unit")
+    raise InputError(f"{path} is {value}, expected a finite number >= 0{also}")
+
+
+def first_task(job_of: Sequence[int] | Ints, job: int) -> int:
+    """Number of the first task of a job."""
+    return int(np.searchsorted(job_of, job))
+
+
+def _listed(rows: Floats) -> list[list[int | float | None]]:
+    """Rows as JSON numbers: integers where the whole row is integral, None where the task cannot run."""
+    finite = np.isfinite(rows)
+    known = np.where(finite, rows, 0.0)
+    whole = (known == np.floor(known)).all(axis=1) & (known.max(axis=1) < EXACT)
+    lists: list[Any] = known.tolist()
+    for k, integers in zip(np.flatnonzero(whole).tolist(), known[whole].astype(np.int64).tolist(), strict=True):
+        lists[k] = integers
+    for k, i in np.argwhere(~finite).tolist():
+        lists[k][i] = None
+    return lists
+
+
+def _given(values: NDArray[Any], default: Any, first: int) -> dict[int, Any]:
+    """Numbers that differ from the default and are known, by index counted from ``first``."""
+    where = values != default
+    if values.dtype.kind == "f":
+        where &= np.isfinite(values)
+    index = np.flatnonzero(where)
+    return dict(zip((index + first).tolist(), map(_number, values[index].tolist()), strict=True))
 
 
 def _number(value: float) -> int | float:
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT else value
-
-
-def _numbers(facts: dict[str, Any]) -> dict[str, Any]:
-    return {key: _number(value) if isinstance(value, float) else value for key, value in facts.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else value

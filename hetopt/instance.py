@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hetopt._columns import Columns, columns_of, device_lookup
+from hetopt._columns import Columns
+from hetopt._filling import columns_of, device_lookup
 from hetopt.errors import InputError, nearest
 from hetopt.records import Device, Edge, Job, Link, Mode, Task
 
@@ -358,9 +359,8 @@ class Instance:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the facts (devices, links, jobs, tables), independent of name, description and question."""
-        header = msgspec.json.encode(
-            {"devices": self.devices, "links": self.links, "tables": dict(self.tables)}, order="sorted"
-        )
+        records = _floats(msgspec.to_builtins({"devices": self.devices, "links": self.links}))
+        header = msgspec.json.encode({**records, "tables": dict(self.tables)}, order="sorted")
         total = hashlib.sha256(b"hetopt-instance/1\n" + header)
         for part in self.columns.fingerprint():
             total.update(part)
@@ -372,6 +372,15 @@ class Instance:
 
     def __repr__(self) -> str:
         return f"Instance({self.name!r}, jobs={self.n_jobs}, tasks={self.n_tasks}, devices={self.n_devices})"
+
+
+def _floats(value: Any) -> Any:
+    """Plain data with every number as a float, so that 40 and 40.0 are the same fact."""
+    if isinstance(value, dict):
+        return {key: _floats(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_floats(entry) for entry in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check_links(links: tuple[Link, ...], lookup: Mapping[str, NDArray[np.int64]]) -> None:

@@ -15,8 +15,9 @@ __all__ = ["FORMAT", "Device", "Edge", "Job", "Link", "Mode", "Task"]
 FORMAT = "hetopt-instance/1"
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
-NonNegative = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
-Positive = Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)]
+# An integer beyond 2^53 is refused: as a float it would silently be another number.
+NonNegative = Annotated[int, Meta(ge=0, le=2**53)] | Annotated[float, Meta(ge=0)]
+Positive = Annotated[int, Meta(gt=0, le=2**53)] | Annotated[float, Meta(gt=0)]
 Table = list[NonNegative | None] | dict[str, NonNegative | None]
 Names = Name | Annotated[list[Name], Meta(min_length=1)]
 

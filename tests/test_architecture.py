@@ -18,6 +18,7 @@ GROUND, FIRST, SECOND, THIRD, TOP = range(5)
 FLOORS = {
     "hetopt": GROUND,
     "hetopt._columns": GROUND,
+    "hetopt._filling": GROUND,
     "hetopt.control": GROUND,
     "hetopt.errors": GROUND,
     "hetopt.instance": GROUND,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
-import re
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,15 +18,17 @@ from typing import Any
 
 import msgspec
 
-from hetopt.errors import InputError, nearest
+from hetopt._filling import MAX_CELLS
+from hetopt.errors import InputError
 from hetopt.instance import Instance
+from hetopt.io import strict
 from hetopt.io.atomic import atomically
 from hetopt.records import FORMAT, Device, Edge, InstanceFile, Job, Link, Mode, Task
 
 __all__ = ["decode", "encode", "instance_schema", "load_bytes", "read", "write"]
 
 MAX_BYTES = 4 << 30
-MAX_CELLS = 1 << 30
+MAX_UNPACKED = 1 << 30  # of a gzip file or a pipe, whose size is not known before it is read
 
 
 class _Outline(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +36,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
     format: str
     devices: list[Device]
-    jobs: list[msgspec.Raw]
+    jobs: msgspec.Raw
     name: str = ""
     description: str = ""
     source: str = ""
@@ -43,7 +45,15 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
     question: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class _Tag(msgspec.Struct):
+    format: str | None = None
+
+
+_NESTED = {"devices": Device, "links": Link, "tasks": Task, "edges": Edge, "modes": Mode}
+
+_tag = msgspec.json.Decoder(_Tag)
 _outline = msgspec.json.Decoder(_Outline)
+_texts = msgspec.json.Decoder(list[msgspec.Raw])
 _job = msgspec.json.Decoder(Job)
 
 
@@ -76,19 +86,29 @@ def load_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
         if place.is_dir():
             raise InputError(f"cannot read {str(path)!r}: it is a directory; expected a file")
         with place.open("rb") as stream:
-            head = stream.read(2)
-            stream.seek(0)
+            size = os.fstat(stream.fileno())
+            head = stream.peek(2)[:2]
+            if head == b"\x1f\x8b" or not stat.S_ISREG(size.st_mode):
+                limit = min(limit, MAX_UNPACKED)
+            elif size.st_size > limit:
+                raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
             if head == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=stream) as packed:
                     data = packed.read(limit + 1)
             else:
                 data = stream.read(limit + 1)
+    except gzip.BadGzipFile as error:
+        raise InputError(
+            f"cannot read {str(path)!r}: the gzip data are broken ({error}); make the file again"
+        ) from error
     except OSError as error:
         raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (EOFError, zlib.error) as error:
         raise InputError(
             f"cannot read {str(path)!r}: the gzip data are broken ({error}); make the file again"
         ) from error
+    except ValueError as error:  # a NUL byte in the name
+        raise InputError(f"cannot read {str(path)!r}: {error}") from error
     if len(data) > limit:
         raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
     return data
@@ -98,18 +118,21 @@ def decode(data: bytes | str) -> Instance:
     """Instance from the text of a file; raises InputError as :func:`read` does."""
     raw = data.encode() if isinstance(data, str) else data
     try:
-        outline = _outline.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(_explain(raw, error)) from error
-    if outline.format != FORMAT:
-        raise InputError(f"$.format is {outline.format!r}, expected {FORMAT!r}")
-    if len(outline.jobs) * max(1, len(outline.devices)) > MAX_CELLS:
+        outline = strict.decode(_outline, raw, nested=_NESTED)
+    except InputError:
+        _refuse_other_format(raw)
+        raise
+    _refuse_other_format(raw, outline.format)
+    whole = bytes(outline.jobs)
+    strict.refuse_repeated_keys(raw.replace(whole, b"[]", 1))
+    texts = strict.decode(_texts, whole, "$.jobs")
+    if len(texts) * len(outline.devices) > MAX_CELLS:
         raise InputError(
-            f"$.jobs times $.devices is {len(outline.jobs)} x {len(outline.devices)}, more than {MAX_CELLS} times; split the file"
+            f"$.jobs times $.devices is {len(texts)} x {len(outline.devices)}, more than {MAX_CELLS} times; split the file"
         )
     return Instance.build(
         outline.devices,
-        _jobs(outline.jobs),
+        _jobs(texts),
         outline.links,
         tables=outline.tables,
         question=outline.question,
@@ -119,12 +142,23 @@ def decode(data: bytes | str) -> Instance:
     )
 
 
+def _refuse_other_format(raw: bytes, tag: str | None = None) -> None:
+    """Raise InputError when the tag says that a file is something else, whatever else is wrong with it."""
+    if tag is None:
+        try:
+            tag = _tag.decode(raw).format
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+    if tag is not None and tag != FORMAT:
+        raise InputError(f"$.format is {tag!r}, expected {FORMAT!r}")
+
+
 def _jobs(texts: list[msgspec.Raw]) -> Iterator[Job]:
     for j, text in enumerate(texts):
-        try:
-            yield _job.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(_explain(bytes(text), error, f"$.jobs[{j}]", Job)) from error
+        raw, path = bytes(text), f"$.jobs[{j}]"
+        job = strict.decode(_job, raw, path, _NESTED)
+        strict.refuse_repeated_keys(raw, path)
+        yield job
 
 
 def write(instance: Instance, path: str | Path) -> None:
@@ -164,80 +198,5 @@ def _write(instance: Instance, stream: Any) -> None:
 
 
 def instance_schema() -> dict[str, Any]:
-    """JSON Schema of an instance file, generated from the record types."""
-    return msgspec.json.schema(InstanceFile)
-
-
-# What was wrong, in one sentence --------------------------------------------------------------------------------------
-
-_KNOWN = {
-    "devices": Device,
-    "links": Link,
-    "jobs": Job,
-    "tasks": Task,
-    "edges": Edge,
-    "modes": Mode,
-}
-
-
-def _explain(raw: bytes, error: Exception, prefix: str = "$", top: type = InstanceFile) -> str:
-    """One sentence for a decoding error: path, value, expectation."""
-    text = str(error)
-    if not isinstance(error, msgspec.ValidationError):
-        bad = re.search(r"\(byte (\d+)\)", text)
-        if bad:
-            at = int(bad[1])
-            for word in (b"NaN", b"Infinity", b"-Infinity"):
-                if raw[at : at + len(word)] == word or raw[at - 1 : at - 1 + len(word)] == word:
-                    line = raw.count(b"\n", 0, at) + 1
-                    return f"{prefix}: line {line} holds {word.decode()}, which JSON does not have; write null for none"
-            line, column = raw.count(b"\n", 0, at) + 1, at - raw.rfind(b"\n", 0, at)
-            return f"{prefix} is not JSON: invalid text in line {line}, column {column}"
-        if "truncated" in text:
-            return f"{prefix} is not JSON: the text ends too early (after {len(raw)} bytes); is the file cut off?"
-        if isinstance(error, RecursionError):
-            return f"{prefix} is nested too deeply; expected an instance file"
-        return f"{prefix} is not JSON: {text}"
-    where = re.search(r" - at `\$?(.*)`$", text)
-    path = where[1] if where else ""
-    what = text[: where.start()] if where else text
-    unknown = re.search(r"unknown field `(.*)`", what)
-    if unknown:
-        kind = next((_KNOWN[key] for key in reversed(re.findall(r"[a-z_]+", path)) if key in _KNOWN), top)
-        fields = [f.encode_name for f in msgspec.structs.fields(kind)]
-        return f"{prefix}{path} has the unknown key {unknown[1]!r}; {nearest(unknown[1], fields, what='the keys')}"
-    missing = re.search(r"missing required field `(.*)`", what)
-    if missing:
-        return f"{prefix}{path} lacks the key {missing[1]!r}; expected it there"
-    path, value = _find(raw, path)
-    expected = what[0].lower() + what[1:].replace("`", "")
-    shown = "" if value is _NOTHING else f" is {_short(value)}:"
-    return f"{prefix}{path}{shown} {expected}"
-
-
-_NOTHING = object()
-
-
-def _find(raw: bytes, path: str) -> tuple[str, Any]:
-    """Value at a path of msgspec's; ``[...]`` (some entry of a map) is resolved to the first entry that is no number."""
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return path, _NOTHING
-    shown = ""
-    for name, index, some in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", path):
-        try:
-            if some:
-                key = next(k for k, v in value.items() if not (v is None or (isinstance(v, (int, float)) and v >= 0)))
-            else:
-                key = name or int(index)
-            value = value[key]
-        except (KeyError, IndexError, TypeError, StopIteration, AttributeError):
-            return path, _NOTHING
-        shown += f".{key}" if isinstance(key, str) else f"[{key}]"
-    return shown, value
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """JSON Schema (2020-12) of an instance file, generated from the record types."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(InstanceFile)}
