@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,6 +63,13 @@ class Block:
         where = np.unravel_index(index, self.shape)
         axes = self.labels or [range(k) for k in self.shape]
         return f"{self.name}[{','.join(str(axis[int(k)]) for axis, k in zip(axes, where, strict=True))}]"
+
+    def names(self) -> list[str]:
+        """Readable names of all elements in order."""
+        if not self.shape:
+            return [self.name]
+        axes = self.labels or [range(k) for k in self.shape]
+        return [f"{self.name}[{','.join(where)}]" for where in product(*([str(v) for v in axis] for axis in axes))]
 
 
 @dataclass(frozen=True)
@@ -339,6 +347,14 @@ class LinearModel:
     def row_name(self, index: int) -> str:
         """Readable name of row ``index``, such as ``memory[gpu1]``."""
         return _name(self.row_blocks, index)
+
+    def column_names(self) -> list[str]:
+        """Readable names of all columns in order."""
+        return [name for block in self.column_blocks for name in block.names()]
+
+    def row_names(self) -> list[str]:
+        """Readable names of all rows in order."""
+        return [name for block in self.row_blocks for name in block.names()]
 
     def columns(self, name: str) -> NDArray[np.int64]:
         """Indices of the column block ``name``, in its shape."""
