@@ -234,9 +234,8 @@ class LinearModel:
                 np.asarray(row, np.int64), np.asarray(column, np.int64), np.asarray(value, np.float64)
             )
             if r.size and (r.min() < 0 or r.max() >= block.size):
-                raise ValueError(
-                    f"a term of row block {name!r} names row {int(r.max())}, but the block has {block.size} rows"
-                )
+                bad = int(r.min() if r.min() < 0 else r.max())
+                raise ValueError(f"a term of row block {name!r} names row {bad}, but the block has {block.size} rows")
             if c.size and (c.min() < 0 or c.max() >= self.n_columns):
                 raise ValueError(f"a term of row block {name!r} names a column that does not exist")
             if not np.isfinite(v).all():
@@ -269,6 +268,9 @@ class LinearModel:
         c, v = np.broadcast_arrays(np.asarray(columns, np.int64), np.asarray(costs, np.float64))
         if not np.isfinite(v).all() or not np.isfinite(offset):
             raise ValueError("a cost of the objective is not finite")
+        if c.size and (c.min() < 0 or c.max() >= self.n_columns):
+            bad = int(c.min() if c.min() < 0 else c.max())
+            raise ValueError(f"the objective names column {bad}, but the model has {self.n_columns} columns")
         self.sense, self.offset = sense, float(offset)
         self._cost = {"columns": c.ravel(), "values": v.ravel()}
         self._forget()
