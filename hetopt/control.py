@@ -7,6 +7,7 @@ question's own sense (``"min"`` or ``"max"``).
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = ["Control", "Event"]
+
+NOISE = 1e-9  # relative difference that floating-point sums may make
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Control:
     time_limit
         Seconds of wall time from ``started``; None means no limit.
     relative_gap
-        The run may end when |value - bound| <= relative_gap * |value|.
+        The run may end when |value - bound| <= relative_gap * |value| (or they differ by rounding noise).
     threads, seed
         Threads a method may use, and the seed of its random numbers.
     memory_limit
@@ -97,7 +100,7 @@ class Control:
         if self.value is None or self.bound is None:
             return False
         distance = self.value - self.bound if self.sense == "min" else self.bound - self.value
-        return distance <= self.relative_gap * abs(self.value)
+        return distance <= (self.relative_gap + NOISE) * abs(self.value)
 
     def better(self, value: float, than: float | None) -> bool:
         """Whether ``value`` is a strictly better objective than ``than`` (anything is better than None)."""
@@ -119,15 +122,17 @@ class Control:
     def report_bound(self, bound: float, proof: str, certificate: dict[str, Any] | None = None) -> bool:
         """Offer a bound with its proof (``"replayed"``, ``"algorithm"`` or ``"solver"``); kept when it is the best so far.
 
-        On a tie the stronger proof wins.
+        Between bounds that differ by rounding noise only, the stronger proof wins.
         """
         rank = {"solver": 0, "algorithm": 1, "replayed": 2}
-        if bound != bound or abs(bound) == float("inf"):
+        if not math.isfinite(bound):
             return False
-        tie = self.bound == bound and rank[proof] > rank.get(self.bound_proof or "", -1)
-        tighter = self.bound is None or (bound > self.bound if self.sense == "min" else bound < self.bound)
-        if not (tighter or tie):
-            return False
+        if self.bound is not None:
+            gain = bound - self.bound if self.sense == "min" else self.bound - bound
+            stronger = rank[proof] - rank.get(self.bound_proof or "", -1)
+            noise = NOISE * max(abs(bound), abs(self.bound))
+            if not (gain > (0.0 if stronger >= 0 else noise) or (stronger > 0 and gain >= -noise)):
+                return False
         self.bound, self.bound_proof, self.certificate, self.bound_from = float(bound), proof, certificate, self.method
         self._tell()
         return True

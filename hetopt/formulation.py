@@ -44,13 +44,14 @@ class Option:
     """One option of a question, such as ``contiguous``.
 
     ``kind`` is a type (bool, int, float, str, list, dict) or a tuple of allowed strings; ``default`` holds when the
-    question is silent.
+    question is silent; ``aliases`` are other words for some choices.
     """
 
     name: str
     kind: type | tuple[str, ...]
     default: Any
     help: str
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, value: Any) -> Any:
         """``value`` in the option's type; InputError when it is not.
@@ -62,6 +63,7 @@ class Option:
         if isinstance(self.kind, tuple):
             if isinstance(value, bool):
                 value = str(value).lower()
+            value = self.aliases.get(value, value) if isinstance(value, str) else value
             if value not in self.kind:
                 raise InputError(
                     f"$.question.{self.name} is {value!r}; {nearest(str(value), self.kind, what='the choices')}"
@@ -197,12 +199,10 @@ class Problem(ABC):
         return ()
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """Steps of ``--method auto``, in order; by default each exact method that fits."""
-        return [
-            Step(m.name, f"the first exact method that fits ({m.title})")
-            for m in self.methods
-            if m.kind == "exact" and m.fits(instance, question) is None
-        ][:1]
+        """Steps of ``--method auto``, in order; by default the first exact method that fits, else all that fit."""
+        fitting = [m for m in self.methods if m.fits(instance, question) is None]
+        exact = [Step(m.name, f"the first exact method that fits ({m.title})") for m in fitting if m.kind == "exact"]
+        return exact[:1] or [Step(m.name, f"no exact method fits ({m.title})") for m in fitting]
 
     def bounds(self, instance: Instance, question: Question) -> Sequence[Step]:
         """Steps of ``hetopt bound``; by default every relaxation and approximation that fits."""
@@ -232,6 +232,8 @@ class Problem(ABC):
         method = self.method(str(certificate.get("method")))
         if not isinstance(method, LinearFormulation):
             raise ValueError(f"the certificate names the method {method.name!r}, which is not a linear formulation")
+        if not method.gives_bound:
+            raise ValueError(f"the certificate names the {method.kind} {method.name!r}, whose model bounds nothing")
         proved: float = replay_lp_dual(method.build(instance, question).relax(), certificate)
         if not np.isfinite(proved):
             raise ValueError("the lp-dual certificate proves nothing")
@@ -314,6 +316,16 @@ class Method(ABC):
     kind: ClassVar[Literal["exact", "relaxation", "approximation", "heuristic"]]
     engine: ClassVar[Literal["linear", "cp", "convex", "algorithm"]] = "algorithm"
 
+    @property
+    def gives_bound(self) -> bool:
+        """Whether a bound on the method's own model bounds the question: not so for a restriction."""
+        return self.kind in ("exact", "relaxation")
+
+    @property
+    def gives_plan(self) -> bool:
+        """Whether a point of the method's own model is a plan: not so for a relaxation."""
+        return self.kind != "relaxation"
+
     def fits(self, instance: Instance, question: Question) -> str | None:
         """Why the method cannot answer this question on this instance, or None when it can."""
         return None
@@ -352,39 +364,36 @@ class LinearFormulation(Method):
 
         model = self.build(instance, question)
         statistics = {"rows": model.n_rows, "columns": model.n_columns, "nonzeros": int(model.matrix.nnz)}
-        known = options.hint or control.plan
-        hint = self.encode(instance, model, known) if known is not None else None
+        hint = self.encode(instance, model, control.plan) if control.plan is not None else None
         adapter = solvers.get(options.solver or self.default_solver)
 
         def incumbent(x: NDArray[np.float64]) -> None:
-            if model.is_mip:
-                control.report_plan(self.decode(instance, model, x))
+            if self.gives_plan:
+                _report(control, lambda: self.decode(instance, model, x))
 
-        answer = adapter.solve(
-            model,
-            _options(
-                control, options, hint, incumbent, lambda bound: _solver_bound(instance, question, control, bound)
-            ),
-            control,
-        )
-        if answer.x is not None and model.is_mip:
+        def tighter(bound: float) -> None:
+            # 1e-6 relative is what a floating-point solver's tolerances may have cost.
+            if self.gives_bound and np.isfinite(bound):
+                slack = 1e-6 * max(1.0, abs(bound))
+                control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
+
+        answer = _ask(adapter, model, _options(control, options, hint, incumbent, tighter), control)
+        if answer.x is not None and (model.is_mip or answer.reason == "optimal"):
             incumbent(answer.x)
-        if answer.bound is not None and (model.is_mip or answer.reason == "optimal") and answer.reason != "infeasible":
-            _solver_bound(instance, question, control, answer.bound)
-        if not model.is_mip and answer.row_dual is not None:
+        proved = None
+        if not model.is_mip and answer.row_dual is not None and self.gives_bound:
             certificate = lp_dual_certificate(self.name, answer.row_dual)
-            bound = replay_lp_dual(model, certificate)
-            if np.isfinite(bound):
-                bound = question.problem.round_bound(instance, question, bound, slack=0.0)
-                control.report_bound(bound, "replayed", certificate)
-        reason = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}.get(
-            answer.reason, "limit"
-        )
-        proof = (
-            (f"{answer.solver} proved that the {self.name} model has no solution",) if reason == "infeasible" else ()
-        )
-        notes = (*answer.notes, *((f"{answer.solver}: {answer.status}",) if answer.reason == "unbounded" else ()))
-        return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", notes, statistics, proof)  # type: ignore[arg-type]
+            proved = replay_lp_dual(model, certificate)
+            if np.isfinite(proved):
+                rounded = question.problem.round_bound(instance, question, proved, slack=0.0)
+                control.report_bound(rounded, "replayed", certificate)
+        if (
+            answer.bound is not None
+            and (model.is_mip or answer.reason == "optimal")
+            and not _near(proved, answer.bound)
+        ):
+            tighter(answer.bound)
+        return _outcome(self, answer, statistics)
 
 
 class ConstraintModel(Method):
@@ -411,32 +420,63 @@ class ConstraintModel(Method):
         from hetopt import solvers
 
         program = self.program(instance, question, control)
-        known = options.hint or control.plan
-        hint = self.encode(instance, question, program, known) if known is not None else None
-        adapter = solvers.get("cpsat")
+        hint = self.encode(instance, question, program, control.plan) if control.plan is not None else None
 
         def incumbent(x: NDArray[np.float64]) -> None:
-            control.report_plan(self.decode(instance, question, program, x))
+            if self.gives_plan:
+                _report(control, lambda: self.decode(instance, question, program, x))
 
         def tighter(bound: float) -> None:
-            control.report_bound(question.problem.round_bound(instance, question, bound, slack=0.0), "solver")
+            if self.gives_bound:
+                control.report_bound(question.problem.round_bound(instance, question, bound, slack=0.0), "solver")
 
-        answer = adapter.solve(
-            program,
-            _options(control, options, hint, incumbent, tighter),
-            control,
-        )
+        answer = _ask(solvers.get("cpsat"), program, _options(control, options, hint, incumbent, tighter), control)
         if answer.x is not None:
             incumbent(answer.x)
-        if answer.bound is not None and answer.reason != "infeasible":
+        if answer.bound is not None:
             tighter(answer.bound)
-        reason = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}.get(
-            answer.reason, "limit"
-        )
-        proof = (
-            (f"{answer.solver} proved that the {self.name} model has no solution",) if reason == "infeasible" else ()
-        )
-        return Outcome(reason, answer.limit, f"{answer.solver} {answer.version}", answer.notes, infeasible=proof)  # type: ignore[arg-type]
+        return _outcome(self, answer, {})
+
+
+def _report(control: Control, decode: Callable[[], Solution]) -> None:
+    """Offer the plan of a solver's point; a point that cannot be read as a plan is a rejected plan, not an accident."""
+    try:
+        plan = decode()
+    except ValueError as error:
+        control.rejected.append(f"{control.method}: the solver's point cannot be read as a plan: {error}")
+    else:
+        control.report_plan(plan)
+
+
+def _ask(adapter: Any, model: Any, wishes: Any, control: Control) -> Any:
+    """The adapter's answer; an option that the solver does not take is the caller's mistake."""
+    try:
+        return adapter.solve(model, wishes, control)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _near(proved: float | None, bound: float) -> bool:
+    """Whether a proved bound is as good as the solver's word, up to the solver's tolerance."""
+    return proved is not None and abs(proved - bound) <= 1e-6 * max(abs(proved), abs(bound))
+
+
+def _outcome(method: Method, answer: Any, statistics: Mapping[str, Any]) -> Outcome:
+    """How a solver's call ended, in the engine's terms; SolverError when the solver gave up on the model."""
+    from hetopt.solvers import SolverError
+
+    who = f"{answer.solver} {answer.version}"
+    if answer.reason in ("error", "unbounded"):
+        told = "; ".join((f"{who} ended with {answer.status!r} on the {method.name} model", *answer.notes))
+        raise SolverError(told)
+    notes = answer.notes
+    if answer.reason == "infeasible_or_unbounded":
+        notes = (*notes, f"{who} could not tell whether the {method.name} model is infeasible or unbounded")
+    reasons = {"optimal": "finished", "infeasible": "infeasible", "interrupted": "interrupted"}
+    reason = reasons.get(answer.reason, "limit")
+    proof = (f"{who} proved that the {method.name} model has no solution",) if reason == "infeasible" else ()
+    limit = answer.limit or ("other" if reason == "limit" else None)
+    return Outcome(reason, limit, who, notes, statistics, proof)  # type: ignore[arg-type]
 
 
 def _options(
@@ -461,13 +501,6 @@ def _options(
         on_incumbent=on_incumbent,
         on_bound=on_bound,
     )
-
-
-def _solver_bound(instance: Instance, question: Question, control: Control, bound: float) -> None:
-    """Report a bound that is a floating-point solver's word; 1e-6 relative is what its tolerances may have cost."""
-    if np.isfinite(bound):
-        slack = 1e-6 * max(1.0, abs(bound))
-        control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
 
 def _parsed(text: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hetopt.control import NOISE
 from hetopt.solution import Solution
 
 __all__ = ["RESULT_FORMAT", "TOLERANCE", "Result", "Status"]
@@ -53,6 +54,8 @@ class Result:
         What was solved.
     asked_gap
         Relative gap at which the run was told to stop.
+    tolerance
+        Relative gap up to which value and bound are said to meet; at most :data:`TOLERANCE` counts.
     messages
         Warnings and errors, one sentence each.
     evaluation
@@ -103,7 +106,7 @@ class Result:
     def status(self) -> Status:
         """One word, derived: optimal, feasible, infeasible, unknown or error."""
         if self.solution is not None and self.verified:
-            near = self.gap is not None and self.gap <= self.tolerance
+            near = self.gap is not None and self.gap <= min(self.tolerance, TOLERANCE)
             return "optimal" if near and self.bound_proof != "none" else "feasible"
         if self.reason == "error":
             return "error"
@@ -119,6 +122,6 @@ class Result:
         if self.status == "optimal":
             return 0
         if self.status == "feasible":
-            within = self.gap is not None and self.bound_proof != "none" and self.gap <= self.asked_gap
-            return 0 if within and self.asked_gap > 0 else 2
+            asked = self.asked_gap + NOISE if self.asked_gap > 0 else 0.0
+            return 0 if self.gap is not None and self.bound_proof != "none" and self.gap <= asked else 2
         return 3 if self.status == "infeasible" else 4

@@ -5,6 +5,7 @@ A :class:`Solution` never validates itself; :mod:`hetopt.verify` does, from the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +18,14 @@ from hetopt.instance import Instance
 
 __all__ = ["Solution"]
 
-KEYS = ("placement", "start", "shares", "details")
+_KEYS = ("placement", "start", "shares", "details")
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A plan for an instance with ``n`` tasks and ``d`` devices; what a question does not decide is None.
+
+    The arrays are copied and read-only, so that a method may go on changing its own.
 
     Attributes
     ----------
@@ -41,10 +44,21 @@ class Solution:
     shares: NDArray[np.float64] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, dtype in (("placement", np.int64), ("start", np.float64), ("shares", np.float64)):
+            if getattr(self, name) is None:
+                continue
+            given = np.asarray(getattr(self, name))
+            if dtype is np.int64 and not _integers(given):
+                raise InputError("the placement holds numbers that are not integers; expected device numbers")
+            array = np.array(given, dtype)
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
     @classmethod
     def assign(cls, placement: ArrayLike, **details: Any) -> Solution:
         """A plan that places task k on device ``placement[k]``."""
-        return cls(placement=np.array(placement, dtype=np.int64), details=details)
+        return cls(placement=placement, details=details)  # type: ignore[arg-type]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Solution):
@@ -86,10 +100,8 @@ class Solution:
         if not isinstance(data, Mapping):
             raise InputError(f"{path} is {type(data).__name__}, expected an object")
         for key in data:
-            if key not in ("placement", "start", "shares", "details"):
-                raise InputError(
-                    f"{path} has the unknown key {key!r}; {nearest(key, ('placement', 'start', 'shares', 'details'))}"
-                )
+            if key not in _KEYS:
+                raise InputError(f"{path} has the unknown key {key!r}; {nearest(key, _KEYS, what='the keys')}")
         n, d = instance.n_tasks, instance.n_devices
         placement = start = shares = None
         if data.get("placement") is not None:
@@ -115,6 +127,10 @@ class Solution:
         return cls(placement, start, shares, dict(_entries(details, f"{path}.details")))
 
 
+def _integers(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "i" or bool(((abs(values) < 2**53) & (values == np.floor(values))).all())
+
+
 def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
     if a is None or b is None:
         return a is b
@@ -136,6 +152,6 @@ def _known(index: Mapping[str, int], name: Any, path: str, what: str) -> int:
 
 
 def _real(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise InputError(f"{path} is {value!r}, expected a finite number")
     return float(value)

@@ -7,14 +7,16 @@ limit, Ctrl-C, a solver that dies), the best verified plan and the best bound co
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hetopt.control import Control, Event
-from hetopt.errors import InputError
+from hetopt.errors import InputError, nearest
 from hetopt.formulation import Evaluation, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.registry import problem_for
@@ -78,6 +80,8 @@ def solve(
         A question, method, solver or option that does not exist or does not fit.
     """
     problem, question = _question(instance, objective, options)
+    if solver is not None:
+        _known_solver(solver)
     run = _Run(
         instance, question, control, time_limit, gap, threads, seed, memory_limit, on_event,
         RunOptions(solver, log_file, deterministic, dict(native or {}), hint),
@@ -88,11 +92,7 @@ def solve(
             reasons = "; ".join(f"{m.name}: {m.fits(instance, question)}" for m in problem.methods)
             raise InputError(f"no method of {problem.name} fits this instance ({reasons})")
     else:
-        chosen = problem.method(method)
-        why = chosen.fits(instance, question)
-        if why:
-            raise InputError(f"method {method!r} of {problem.name} does not fit this instance: {why}")
-        steps = [Step(method, "asked for")]
+        steps = [_asked_for(problem, instance, question, method)]
     return run(steps)
 
 
@@ -114,7 +114,7 @@ def bound(
     """
     problem, question = _question(instance, objective, options)
     run = _Run(instance, question, control, time_limit, 0.0, threads, seed, None, on_event, RunOptions())
-    steps = [Step(problem.method(method).name, "asked for")] if method else list(problem.bounds(instance, question))
+    steps = [_asked_for(problem, instance, question, method)] if method else list(problem.bounds(instance, question))
     if not steps:
         raise InputError(
             f"{problem.name} has no relaxation that fits this instance; `hetopt solve` gives a bound as well"
@@ -156,6 +156,20 @@ def compare(
     return results
 
 
+def _asked_for(problem: Problem, instance: Instance, question: Question, name: str) -> Step:
+    why_not = problem.method(name).fits(instance, question)
+    if why_not:
+        raise InputError(f"method {name!r} of {problem.name} does not fit this instance: {why_not}")
+    return Step(name, "asked for")
+
+
+def _known_solver(name: str) -> None:
+    from hetopt import solvers
+
+    if name not in solvers.names():
+        raise InputError(f"there is no solver {name!r}; {nearest(name, solvers.names(), what='solvers')}")
+
+
 def _question(instance: Instance, objective: str | None, options: Mapping[str, Any] | None) -> tuple[Problem, Question]:
     problem = problem_for(instance, objective)
     given = dict(options or {})
@@ -180,9 +194,17 @@ class _Run:
         on_event: Callable[[Event], None] | None,
         options: RunOptions,
     ) -> None:
-        for name, value, least in (("time_limit", time_limit, 0), ("gap", gap, 0), ("threads", threads, 1)):
-            if value is not None and not value >= least:
-                raise InputError(f"{name} is {value!r}, expected a number >= {least}")
+        for name, value, least in (
+            ("time_limit", time_limit, 0),
+            ("gap", gap, 0),
+            ("threads", threads, 1),
+            ("seed", seed, 0),
+            ("memory_limit", memory_limit, 1),
+        ):
+            if value is not None and not least <= value < np.inf:
+                raise InputError(f"{name} is {value!r}, expected a finite number >= {least}")
+        if seed >= 2**31:
+            raise InputError(f"seed is {seed!r}, expected a number below 2^31")
         self.instance, self.question, self.options = instance, question, options
         self.problem = question.problem
         self.control = control or Control()
@@ -199,9 +221,13 @@ class _Run:
 
     def judge(self, plan: Solution) -> float:
         """Value of a plan, recomputed; ValueError with the first violation when it breaks a constraint."""
+        if not isinstance(plan, Solution):
+            raise ValueError(f"what was reported is {type(plan).__name__}, not a Solution")
         evaluation = self.problem.evaluate(self.instance, self.question, plan)
         if evaluation.violations:
             raise ValueError(evaluation.violations[0])
+        if not np.isfinite(evaluation.value):
+            raise ValueError(f"the plan's value is {evaluation.value!r}")
         return evaluation.value
 
     def __call__(self, steps: Sequence[Step]) -> Result:
@@ -213,7 +239,8 @@ class _Run:
         if self.options.hint is not None:
             self.control.method = "hint"
             if not self.control.report_plan(self.options.hint):
-                self.messages.append(f"the hint is no valid plan: {self.control.rejected[-1]}")
+                self.messages.append(f"the hint is no valid plan and is not used: {self.control.rejected[-1]}")
+                self.options = replace(self.options, hint=None)
         reason, last, step = "finished", Outcome(), steps[0]
         for number, step in enumerate(steps):
             self.control.method = step.method
@@ -224,11 +251,11 @@ class _Run:
             reason, last = self.step(step)
             self.control.deadline = None
             self.drop_contradicted_bound()
-            if reason in ("infeasible", "interrupted", "error") or self.control.closed or self.control.remaining <= 0:
-                break
+            if reason in ("infeasible", "interrupted") or self.control.closed or self.control.remaining <= 0:
+                break  # after a failure the next step is tried all the same
         if self.control.cancelled.is_set():
             reason = "interrupted"
-        elif reason != "error" and not self.control.closed and self.control.remaining <= 0:
+        elif reason not in ("error", "infeasible") and not self.control.closed and self.control.remaining <= 0:
             reason, last = "limit", Outcome("limit", "time", last.solver, last.notes, last.statistics)
         if reason == "infeasible" and self.control.plan is not None:
             self.messages.append(
@@ -247,20 +274,32 @@ class _Run:
             outcome = method.run(self.instance, self.question, self.control, self.options)
         except KeyboardInterrupt:
             self.control.cancel()
-            return "interrupted", Outcome("interrupted")
+            outcome = Outcome("interrupted")
         except InputError:
             raise
         except MemoryError:
-            self.messages.append(f"{step.method} ran out of memory")
-            return "error", Outcome("limit", "memory")
+            return self.failed(f"{step.method} ran out of memory", before)
         except SolverError as error:
-            self.messages.append(f"{step.method}: {error}")
-            return "error", Outcome("limit", "other")
-        for text in self.control.rejected[before:][:3]:
-            self.messages.append(f"a plan was rejected by the verifier: {text}")
+            return self.failed(f"{step.method}: {error}", before)
+        except Exception as error:  # whatever a method does, what was found before it counts
+            if os.environ.get("HETOPT_DEBUG"):
+                raise
+            return self.failed(f"{step.method} failed with {type(error).__name__}: {error}", before)
+        self.tell_rejected(before)
         self.messages += [note for note in outcome.notes if note not in self.messages]
         self.statistics.update({step.method: dict(outcome.statistics)} if outcome.statistics else {})
+        if outcome.reason == "infeasible" and method.kind == "heuristic":
+            return "finished", replace(outcome, reason="finished")  # a heuristic proves nothing
         return outcome.reason, outcome
+
+    def failed(self, sentence: str, before: int) -> tuple[str, Outcome]:
+        self.messages.append(sentence)
+        self.tell_rejected(before)
+        return "error", Outcome("finished")
+
+    def tell_rejected(self, before: int) -> None:
+        for text in self.control.rejected[before:][:3]:
+            self.messages.append(f"a plan was rejected by the verifier: {text}")
 
     def drop_contradicted_bound(self) -> None:
         """A bound that a verified plan beats is wrong: discard it and say so."""

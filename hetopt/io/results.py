@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from hetopt.errors import InputError, nearest
 from hetopt.instance import Instance
 from hetopt.io.atomic import atomic_write
 from hetopt.io.instances import load_bytes
-from hetopt.result import RESULT_FORMAT, Result
+from hetopt.result import RESULT_FORMAT, TOLERANCE, Result
 from hetopt.solution import Solution
 from hetopt.versions import machine, versions
 
@@ -23,6 +24,8 @@ __all__ = ["decode_result", "encode_result", "read_result", "summary", "write_re
 
 # Derived when read back, so that a file cannot claim them.
 _DERIVED = ("status", "gap")
+_REASONS = ("finished", "infeasible", "limit", "interrupted", "error")
+_PROOFS = ("none", "replayed", "algorithm", "solver")
 
 
 def summary(result: Result, instance: Instance) -> dict[str, Any]:
@@ -74,13 +77,13 @@ def write_result(result: Result, instance: Instance, path: str | Path) -> None:
 
 
 def read_result(path: str | Path, instance: Instance) -> Result:
-    """Read a result file that belongs to ``instance``.
+    """Read a result file that belongs to ``instance``. What it says is a claim; :func:`hetopt.verify` checks it.
 
     Raises
     ------
     InputError
-        The file cannot be read or decoded, has another format tag, or names tasks or devices that the instance lacks. That
-        the digest differs is left to the verifier to say.
+        The file cannot be read or decoded, has another format tag, names tasks or devices that the instance lacks, or
+        states a status that does not follow from the rest of it. That the digest differs is left to the verifier to say.
     """
     try:
         return decode_result(load_bytes(path), instance)
@@ -106,33 +109,36 @@ def decode_result(data: bytes, instance: Instance) -> Result:
             raise InputError(f"$ has the unknown key {key!r}; {nearest(key, known, what='the keys')}")
     about = _typed(record, "instance", dict, {})
     solution = record.get("solution")
-    return Result(
+    result = Result(
         problem=_typed(record, "problem", str, ""),
         question=_typed(record, "question", dict, {}),
         sense=_choice(record, "sense", ("min", "max")),
-        reason=_choice(record, "reason", ("finished", "infeasible", "limit", "interrupted", "error")),
+        reason=_choice(record, "reason", _REASONS),
         limit=_typed(record, "limit", str, None),
         solution=None if solution is None else Solution.from_json(instance, solution),
-        objective=_number(record, "objective"),
-        bound=_number(record, "bound"),
-        bound_proof=_choice(record, "bound_proof", ("none", "replayed", "algorithm", "solver")),
+        objective=_number(record, "objective", None),
+        bound=_number(record, "bound", None),
+        bound_proof=_choice(record, "bound_proof", _PROOFS),
         certificate=_typed(record, "certificate", dict, None),
         verified=_typed(record, "verified", bool, False),
         infeasible=tuple(map(str, _typed(record, "infeasible", list, []))),
         method=_typed(record, "method", str, ""),
         method_why=_typed(record, "method_why", str, ""),
         solver=_typed(record, "solver", str, None),
-        seconds=_number(record, "seconds") or 0.0,
-        cpu_seconds=_number(record, "cpu_seconds") or 0.0,
+        seconds=_number(record, "seconds", 0.0),
+        cpu_seconds=_number(record, "cpu_seconds", 0.0),
         instance_name=str(about.get("name", "")),
         instance_digest=str(about.get("digest", "")),
-        asked_gap=_number(record, "asked_gap") or 0.0,
-        tolerance=_number(record, "tolerance") or 0.0,
+        asked_gap=_number(record, "asked_gap", 0.0),
+        tolerance=_number(record, "tolerance", TOLERANCE),
         messages=tuple(map(str, _typed(record, "messages", list, []))),
         evaluation=_typed(record, "evaluation", dict, {}),
         run=_typed(record, "run", dict, {}),
-        trajectory=tuple(tuple(entry) for entry in _typed(record, "trajectory", list, []) if isinstance(entry, list)),  # type: ignore[misc]
+        trajectory=tuple(_event(record, k) for k in range(len(_typed(record, "trajectory", list, [])))),
     )
+    if record.get("status", result.status) != result.status:
+        raise InputError(f"$.status is {record['status']!r}, but what else the file says makes it {result.status!r}")
+    return result
 
 
 def plain(value: Any) -> Any:
@@ -159,13 +165,22 @@ def _typed(record: Mapping[str, Any], key: str, kind: type, default: Any) -> Any
     return value
 
 
-def _number(record: Mapping[str, Any], key: str) -> float | None:
-    value = record.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"$.{key} is {value!r}, expected a number or null")
+def _number(record: Mapping[str, Any], key: str, default: Any) -> Any:
+    return default if record.get(key) is None else _real(record[key], f"$.{key}")
+
+
+def _real(value: Any, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
+        raise InputError(f"{path} is {value!r:.40}, expected a finite number")
     return float(value)
+
+
+def _event(record: Mapping[str, Any], k: int) -> tuple[float, float | None, float | None]:
+    entry, path = record["trajectory"][k], f"$.trajectory[{k}]"
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise InputError(f"{path} is {entry!r:.40}, expected [seconds, objective, bound]")
+    seconds, objective, bound = (None if value is None else _real(value, path) for value in entry)
+    return seconds or 0.0, objective, bound
 
 
 def _choice(record: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> Any:

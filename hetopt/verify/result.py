@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+from hetopt.control import NOISE
 from hetopt.errors import VerificationError
 from hetopt.instance import Instance
 from hetopt.registry import problem
@@ -79,6 +81,10 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
         )
     chosen = problem(result.problem)
     question = chosen.question(instance.with_question({}), result.question)
+    if result.sense != chosen.sense:
+        raise VerificationError(
+            [f"the result claims the sense {result.sense!r}, but {chosen.name} has {chosen.sense!r}"]
+        )
     objective, details = None, {}
     if result.solution is not None:
         evaluation = chosen.evaluate(instance, question, result.solution)
@@ -97,11 +103,11 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
     if bound is not None and result.certificate is not None:
         try:
             proved = chosen.replay(instance, question, result.certificate)
-        except ValueError as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
             found.append(f"the bound's certificate does not replay: {error}")
         else:
             short = bound - proved if result.sense == "min" else proved - bound
-            if short > tolerance * 1e-3 * max(1.0, abs(bound)):
+            if not short <= NOISE * max(abs(bound), abs(proved)):
                 found.append(f"the certificate proves the bound {proved!r}, not {bound!r} as claimed")
             else:
                 proof = "replayed"
@@ -115,13 +121,25 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
             )
     if found:
         raise VerificationError(found)
+    if result.reason == "infeasible" and result.solution is None:
+        again = chosen.precheck(instance, question)
+        statement = f"there is no plan, shown again: {again[0]}" if again else _nothing(result)
+        return Report(None, bound, proof, statement, details)
     return Report(objective, bound, proof, _statement(result, objective, bound, proof), details)
 
 
 def _close(claimed: float, actual: float, tolerance: float) -> bool:
+    if not (math.isfinite(claimed) and math.isfinite(actual)):
+        return False
     if actual == int(actual) and claimed == int(claimed):
         return claimed == actual
     return abs(claimed - actual) <= tolerance * max(abs(claimed), abs(actual))
+
+
+def _nothing(result: Result) -> str:
+    return (
+        f"no plan; that there is none is the word of {result.solver or result.method or 'the result'}, not checked here"
+    )
 
 
 def _statement(result: Result, objective: float | None, bound: float | None, proof: str) -> str:
