@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.assignment._jobs import Jobs, jobs_of
+from formulations._jobs import Jobs, job_names, jobs_of, shortfalls
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
@@ -64,7 +64,7 @@ class MILP(LinearFormulation):
         """Model (1)-(4); columns ``x[job,device]`` and ``makespan``."""
         jobs = jobs_of(instance)
         n, d = jobs.time.shape
-        names = _job_names(instance, jobs)
+        names = job_names(instance, jobs)
         model = LinearModel("makespan")
         can = np.isfinite(jobs.time)
         x = model.binary("x", (n, d), upper=can, labels=(names, instance.device_names))
@@ -218,7 +218,7 @@ class Makespan(Problem):
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
         """A group that no device can take, a job larger than every device it can run on, more bytes than there are."""
-        return _shortfalls(instance, jobs_of(instance))
+        return shortfalls(instance, jobs_of(instance))
 
     def sample(self, seed: int) -> Instance:
         """Up to six jobs on up to three devices; some with memory, groups, pins and availability."""
@@ -253,60 +253,25 @@ class Makespan(Problem):
         return (Step("cpsat", "exact and quick on small instances"),)
 
 
-def _job_names(instance: Instance, jobs: Jobs) -> list[str]:
-    names = [""] * len(jobs.count)
-    for k in range(len(jobs.member) - 1, -1, -1):
-        group = int(instance.group[k])
-        names[jobs.member[k]] = instance.labels[k] if group < 0 else instance.columns.group_name[group]
-    return names
+_BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow; with larger ones it has erred
 
 
 def _unit(jobs: Jobs) -> float:
-    """Seconds per integer unit: 1 for integer times, else a power of two that keeps all sums below 2^50."""
-    finite = jobs.time[np.isfinite(jobs.time)]
-    if (finite == np.floor(finite)).all() and (jobs.ready == np.floor(jobs.ready)).all() and finite.sum() < 2.0**50:
-        return 1.0
+    """Seconds per integer unit: 1 for integer times, else a power of two; all sums stay below 2^31."""
     total = float(np.where(np.isfinite(jobs.time), jobs.time, 0).max(axis=1).sum() + jobs.ready.max())
-    return 2.0 ** (math.ceil(math.log2(max(total, 1e-300))) - 45)
+    whole = jobs.time[np.isfinite(jobs.time)]
+    if (whole == np.floor(whole)).all() and (jobs.ready == np.floor(jobs.ready)).all() and total < 2.0**_BITS:
+        return 1.0
+    return 2.0 ** (math.frexp(total)[1] - _BITS)
 
 
 def _integer_memory(jobs: Jobs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Integer needs, rounded down, and capacities, rounded up: every true plan stays feasible; the verifier judges plans."""
-    finite = jobs.capacity[np.isfinite(jobs.capacity)]
-    largest = max(float(jobs.memory.sum()), float(finite.max(initial=0.0)), 1.0)
-    whole = (jobs.memory == np.floor(jobs.memory)).all() and (finite == np.floor(finite)).all()
-    unit = 1.0 if whole and largest < 2.0**50 else 2.0 ** (math.ceil(math.log2(largest)) - 45)
     capacity = np.where(np.isfinite(jobs.capacity), jobs.capacity, 0.0)
+    largest = max(float(jobs.memory.sum()), float(capacity.max()), 1.0)
+    whole = (jobs.memory == np.floor(jobs.memory)).all() and (capacity == np.floor(capacity)).all()
+    unit = 1.0 if whole and largest < 2.0**_BITS else 2.0 ** (math.frexp(largest)[1] - _BITS)
     return np.floor(jobs.memory / unit).astype(np.int64), np.ceil(capacity / unit).astype(np.int64)
-
-
-def _shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
-    names = instance.device_names
-    can = np.isfinite(jobs.time)
-    nowhere = np.flatnonzero(~can.any(axis=1))
-    if nowhere.size:
-        tasks = [instance.labels[k] for k in np.flatnonzero(jobs.member == nowhere[0])[:6]]
-        return (
-            f"no device can run all of {', '.join(map(repr, tasks))}, which must share one: their times have no device in common",
-        )
-    room = np.where(can, jobs.capacity, -np.inf).max(axis=1)
-    tight = np.flatnonzero(jobs.memory > room)
-    if tight.size:
-        j = int(tight[np.argmax(jobs.memory[tight] - room[tight])])
-        job = _job_names(instance, jobs)[j]
-        where = names[int(np.argmax(np.where(can[j], jobs.capacity, -np.inf)))]
-        short = jobs.memory[j] - room[j]
-        return (
-            f"{job!r} needs {jobs.memory[j]:.12g} bytes, and the roomiest device it can run on, {where!r}, has {room[j]:.12g}: "
-            f"{short:.12g} bytes short",
-        )
-    need, there = float(jobs.memory.sum()), float(jobs.capacity.sum())
-    if need > there:
-        short = need - there
-        return (f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: {short:.12g} bytes short",)
-    if jobs.count.sum() > jobs.most.sum():
-        return (f"there are {jobs.count.sum()} tasks, and the devices may hold {jobs.most.sum():.0f} together",)
-    return ()
 
 
 PROBLEM = Makespan()

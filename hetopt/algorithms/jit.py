@@ -17,7 +17,9 @@ __all__ = ["HAVE_NUMBA", "njit"]
 _numba: Any = None
 if os.environ.get("HETOPT_NO_NUMBA", "") not in ("1", "true", "yes"):
     try:
-        import numba as _numba
+        import numba
+
+        _numba = numba
     except Exception:  # a broken compiler (wrong llvmlite, unwritable cache) must not stop a user
         _numba = None
 

@@ -1,4 +1,4 @@
-"""The jobs that assignment questions decide on: tasks that share a device by ``group`` are one job here."""
+"""The jobs that placement questions decide on: tasks that share a device by ``group`` are one job here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 from hetopt.instance import Instance
 from hetopt.solution import Solution
 
-__all__ = ["Jobs", "jobs_of"]
+__all__ = ["Jobs", "job_names", "jobs_of", "shortfalls"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +79,45 @@ def jobs_of(instance: Instance) -> Jobs:
         memory = gather @ instance.memory
         count = np.bincount(member)
     return Jobs(time, memory, count, member, instance.capacity, most, instance.available_from)
+
+
+def job_names(instance: Instance, jobs: Jobs) -> list[str]:
+    """A name for each job: its group's, or its only task's."""
+    names = [""] * len(jobs.count)
+    for k in range(len(jobs.member) - 1, -1, -1):
+        group = int(instance.group[k])
+        names[jobs.member[k]] = instance.labels[k] if group < 0 else instance.columns.group_name[group]
+    return names
+
+
+def shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
+    """Proof at a glance that no placement exists: the constraint and by how much it is missed; empty when none is seen.
+
+    A group that no device can take, a job larger than every device it can run on, more bytes or tasks than there is room.
+    """
+    names = instance.device_names
+    can = np.isfinite(jobs.time)
+    nowhere = np.flatnonzero(~can.any(axis=1))
+    if nowhere.size:
+        tasks = [instance.labels[k] for k in np.flatnonzero(jobs.member == nowhere[0])[:6]]
+        return (
+            f"no device can run all of {', '.join(map(repr, tasks))}, which must share one: their times have no device in common",
+        )
+    room = np.where(can, jobs.capacity, -np.inf).max(axis=1)
+    tight = np.flatnonzero(jobs.memory > room)
+    if tight.size:
+        j = int(tight[np.argmax(jobs.memory[tight] - room[tight])])
+        job = job_names(instance, jobs)[j]
+        where = names[int(np.argmax(np.where(can[j], jobs.capacity, -np.inf)))]
+        short = jobs.memory[j] - room[j]
+        return (
+            f"{job!r} needs {jobs.memory[j]:.12g} bytes, and the roomiest device it can run on, {where!r}, has {room[j]:.12g}: "
+            f"{short:.12g} bytes short",
+        )
+    need, there = float(jobs.memory.sum()), float(jobs.capacity.sum())
+    if need > there:
+        short = need - there
+        return (f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: {short:.12g} bytes short",)
+    if jobs.count.sum() > jobs.most.sum():
+        return (f"there are {jobs.count.sum()} tasks, and the devices may hold {jobs.most.sum():.0f} together",)
+    return ()

@@ -1,0 +1,105 @@
+"""The stage graph of an instance: devices that are alike become one type, and tasks that share a device one class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.algorithms.stagegraph import StageGraph
+from hetopt.instance import HOST, Instance
+from hetopt.solution import Solution
+
+__all__ = ["Pipeline", "pipeline_of", "rates"]
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """A stage graph with the way back to the instance's tasks and devices.
+
+    Attributes
+    ----------
+    graph
+        Classes, nets and device types.
+    kind
+        (d,) type of each device of the instance.
+    device
+        (d,) device of the instance for each device as kernels number them: type by type.
+    """
+
+    graph: StageGraph
+    kind: NDArray[np.int64]
+    device: NDArray[np.int64]
+
+    def solution(self, classes: NDArray[np.int64]) -> Solution:
+        """Plan of the tasks from the device (n,) of each class, devices numbered type by type."""
+        return Solution.assign(self.device[classes[self.graph.member]])
+
+    def classes(self, solution: Solution) -> NDArray[np.int64]:
+        """(n,) device of each class, numbered type by type, in a plan of the tasks; the first member decides."""
+        assert solution.placement is not None
+        number = np.empty(len(self.device), np.int64)
+        number[self.device] = np.arange(len(self.device))
+        first = np.full(self.graph.n, -1, np.int64)
+        first[self.graph.member[::-1]] = np.arange(len(self.graph.member))[::-1]
+        return number[solution.placement[first]]
+
+
+def rates(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(d,) seconds per byte that each device pays to receive from, and to send to, host memory; 0 for a host device.
+
+    Raises
+    ------
+    InputError
+        Some task hands data on, and a device has no link to or from ``"host"``.
+    """
+    d = instance.n_devices
+    into, out = np.zeros(d), np.zeros(d)
+    if not len(instance.edges) or not instance.output[instance.edges[:, 0]].any():
+        return into, out
+    for i, name in enumerate(instance.device_names):
+        if not instance.is_host[i]:
+            come, go = instance.need_link(HOST, name), instance.need_link(name, HOST)
+            into[i] = 0.0 if come.bandwidth is None else 1.0 / come.bandwidth
+            out[i] = 0.0 if go.bandwidth is None else 1.0 / go.bandwidth
+    return into, out
+
+
+@lru_cache(maxsize=4)
+def pipeline_of(instance: Instance, contiguous: str) -> Pipeline:
+    """Stage graph of an instance for a kind of contiguity (``ideals``, ``device`` or ``none``).
+
+    Only ``ideals`` has precedence between classes; under ``device`` convexity is about tasks, and classes are just groups.
+    Devices are of one type when their times, memory and links are equal.
+    """
+    from hetopt.algorithms.contraction import contract
+
+    into, out = rates(instance)
+    seen: dict[bytes, int] = {}
+    kind = np.array(
+        [
+            seen.setdefault(
+                instance.time[:, i].tobytes() + np.array([instance.capacity[i], into[i], out[i]]).tobytes(), len(seen)
+            )
+            for i in range(instance.n_devices)
+        ],
+        np.int64,
+    )
+    first = np.unique(kind, return_index=True)[1]
+    graph = contract(
+        instance.time[:, first],
+        instance.memory,
+        instance.edges,
+        instance.output,
+        instance.group,
+        instance.backward,
+        np.bincount(kind),
+        instance.capacity[first],
+        into[first],
+        out[first],
+        contiguous=contiguous == "ideals",
+        merge_zero_time=contiguous != "device",
+    )
+    return Pipeline(graph, kind, np.argsort(kind, kind="stable"))

@@ -1,0 +1,342 @@
+"""Pipeline throughput: a model's graph over devices, the busiest device as little loaded as possible.
+
+In a full pipeline every device works on another input; the time between two results is the largest load of a device, and the
+throughput its inverse. Transfers go through host memory: an accelerator pays for each output it sends and for each it
+receives, once, however many consumers there are; a host device (a CPU) pays nothing and has no memory limit.
+
+Sets and data
+    v in V      classes: tasks that share a device (a ``group``; a forward task with its backward task)
+    i in D      devices
+    p_vi        seconds of class v on device i, absent where it cannot run
+    s_v, M_i    bytes class v needs, bytes device i has
+    h in H      nets: an output with its producer src(h) and its consumers, weight w_h bytes
+    a_i, b_i    seconds per byte device i receives and sends (0 for a host)
+
+Load of device i that holds S:  sum_{v in S} p_vi + a_i sum of w_h over nets from outside S with a consumer in S
+                                                 + b_i sum of w_h over nets from S with a consumer outside S
+
+Variables of ``milp`` and ``cpsat``
+    x_vi in {0, 1}        class v is on device i
+    in_hi, out_hi >= 0    device i receives, sends net h
+    T                     largest load
+
+Minimise T subject to
+
+    sum_i x_vi = 1                                          for each class                       (1)  assign
+    in_hi >= x_vi - x_src(h),i                              for each net, consumer v, device     (2)  receive
+    out_hi >= x_src(h),i - x_vi                             for each net, consumer v, device     (3)  send
+    sum_v p_vi x_vi + a_i sum_h w_h in_hi + b_i sum_h w_h out_hi <= T    for each device         (4)  load
+    sum_v s_v x_vi <= M_i                                   for each device with limited memory  (5)  memory
+
+Contiguity (option ``contiguous``), on forward tasks:
+    ``ideals``  the devices can be put in an order in which no task feeds a task on an earlier device: a chain of order ideals
+                (a class without forward tasks counts with its backward edges reversed). A class then has a stage; with
+                x_vj the stage j of v, positions j = 1..|D|, y_vj = sum_{j' <= j} x_vj':
+                    y_uj >= y_vj                            for each edge u -> v, position       (6)  order
+                and stage j is a device of one type; (4), (5) hold for the type chosen (7).
+    ``device``  no path of forward tasks leaves a device and comes back; here u, v are tasks, with the x of their classes,
+                and z_vi = 1 for ancestors of what i holds:
+                    z_vi >= x_vi,  z_ui >= z_vi,  z_vi <= x_vi - x_ui + 1   for each edge u -> v  (8)  convex
+    ``none``    any set of tasks.
+
+``passes = max`` minimises the largest forward load plus the largest backward load instead (synchronous training); times and
+nets count in the pass of their task.
+
+Sources: J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient algorithms for device placement
+of DNN graph operators, NeurIPS 2020: semantics, (6)-(8), and the dynamic program over ideals that ``dp`` makes fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from formulations._jobs import jobs_of, shortfalls
+from formulations.partition import _maxload_models as models
+from formulations.partition._pipeline import pipeline_of, rates
+from hetopt.control import Control
+from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Question, RunOptions, Step
+from hetopt.instance import Instance
+from hetopt.records import Device, Edge, Job, Link, Task
+from hetopt.solution import Solution
+from hetopt.verify.stages import check_stages
+
+__all__ = ["DP", "PROBLEM", "Contiguous", "MaxLoad"]
+
+# A state of the ideal lattice is a word of bits a class; beyond this, listing is refused and a chain of ideals is used.
+IDEAL_LIMIT = 1_000_000
+
+
+class DP(Method):
+    """Exact dynamic program over order ideals, several device types, no table of pairs."""
+
+    name = "dp"
+    title = "dynamic program over order ideals; plan and bound also when there are too many"
+    kind = "exact"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Only for chains of ideals."""
+        if question["contiguous"] != "ideals":
+            return "it answers contiguous=ideals only"
+        return None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Run the program; its bound is an algorithm's word, the balance bound is replayed."""
+        return _chain_of_ideals(instance, question, control, bounds=True)
+
+
+class Contiguous(Method):
+    """The best chain of ideals as a plan for the questions that allow more."""
+
+    name = "contiguous"
+    title = "best chain of ideals, a plan that is valid under every kind of contiguity"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Only where more than chains of ideals is allowed."""
+        return "use dp, which also proves it" if question["contiguous"] == "ideals" else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Run the program and keep only its plan."""
+        return _chain_of_ideals(instance, question, control, bounds=False)
+
+
+class Balance(Method):
+    """Balance bound: every device equally busy, no transfers."""
+
+    name = "balance"
+    title = "balance bound by prices of device types, replayed without a solver"
+    kind = "relaxation"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Best prices, then the exact value they prove."""
+        _report_balance(instance, control)
+        return Outcome()
+
+
+class MinCut(Method):
+    """Least load of a device that holds a class, by a minimum cut; the largest over classes."""
+
+    name = "min-cut"
+    title = "min-cut bound: the least load of a device that holds the dearest class"
+    kind = "relaxation"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Loads must be of both passes together."""
+        return "it bounds the sum of passes only" if question["passes"] == "max" else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Cuts in integers that round down."""
+        from hetopt.algorithms.maxload_bounds import min_cut
+        from hetopt.algorithms.stagecosts import integer_costs
+
+        costs, unit = integer_costs(pipeline_of(instance, "none").graph)
+        least, _ = min_cut(costs, should_stop=control.should_stop)
+        control.report_bound(least * unit, "algorithm")
+        return Outcome()
+
+
+def _chain_of_ideals(instance: Instance, question: Question, control: Control, *, bounds: bool) -> Outcome:
+    from hetopt.algorithms.maxload_dp import solve_contiguous
+
+    pipeline = pipeline_of(instance, "ideals")
+    if bounds:
+        _report_balance(instance, control)
+
+    def better(value: float, device: np.ndarray[Any, Any]) -> None:
+        control.report_plan(pipeline.solution(device))
+
+    answer = solve_contiguous(
+        pipeline.graph,
+        variant=question["passes"],
+        seed=control.seed,
+        should_stop=lambda: control.cancelled.is_set() or control.remaining <= 0,
+        report=better,
+        ideal_limit=IDEAL_LIMIT,
+    )
+    if answer.device is not None:
+        better(answer.value, answer.device)
+    statistics = {"classes": pipeline.graph.n, "nets": len(pipeline.graph.net_weight), **answer.stats}
+    if bounds and math.isfinite(answer.bound):
+        control.report_bound(answer.bound, "algorithm")
+    if answer.optimal or (answer.device is None and math.isinf(answer.bound)):
+        if answer.device is None and bounds:
+            why = str(
+                answer.stats.get("reason") or "the dynamic program found no chain of ideals that fits the memories"
+            )
+            return Outcome("infeasible", statistics=statistics, infeasible=(why,))
+        return Outcome(statistics=statistics)
+    note = answer.stats.get("reason")
+    return Outcome("limit", "other", notes=(f"dp: {note}",) if note else (), statistics=statistics)
+
+
+def _report_balance(instance: Instance, control: Control) -> None:
+    from hetopt.algorithms.maxload_bounds import balance
+
+    graph = pipeline_of(instance, "none").graph
+    _, prices = balance(graph.time, graph.count)
+    certificate = {"kind": "balance", "prices": prices.tolist()}
+    proved = _replay_balance(instance, certificate)
+    if math.isfinite(proved):
+        control.report_bound(proved, "replayed", certificate)
+
+
+def _replay_balance(instance: Instance, certificate: Mapping[str, Any]) -> float:
+    """sum_v min_t c_t p_vt / sum_t n_t c_t for prices c >= 0 of device types, rounded down.
+
+    A device of type t with load at most T holds tasks worth at most c_t T, where a task is worth min_t c_t p_vt.
+    """
+    pipeline = pipeline_of(instance, "none")
+    prices = np.asarray(certificate.get("prices"), np.float64)
+    count = np.bincount(pipeline.kind).astype(np.float64)
+    if prices.shape != count.shape or not np.isfinite(prices).all() or (prices < 0).any() or not (prices > 0).any():
+        raise ValueError(f"the balance certificate needs {len(count)} prices >= 0, not all 0")
+    first = np.unique(pipeline.kind, return_index=True)[1]
+    jobs = jobs_of(instance)
+    seconds = jobs.time[:, first]
+    with np.errstate(invalid="ignore"):
+        worth = np.where(np.isfinite(seconds), seconds * prices, np.inf).min(axis=1)
+    # A product is off by half a unit in the last place, fsum by half of one, the quotient by another: 2^-50 covers them.
+    return math.fsum(worth) / math.fsum(prices * count) * (1 - 2.0**-50)
+
+
+class MaxLoad(Problem):
+    """Least largest load of a pipeline's devices."""
+
+    name = "partition.maxload"
+    objectives = ("throughput", "maxload")
+    title = "a model's graph over pipeline devices, the busiest one as little loaded as possible"
+    uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "backward"})
+    options = (
+        Option(
+            "contiguous",
+            ("ideals", "device", "none"),
+            "ideals",
+            "stages as a chain of ideals, convex per device, or any sets of tasks",
+            aliases={"true": "ideals", "false": "none"},
+        ),
+        Option("passes", ("sum", "max"), "sum", "forward and backward load together, or the largest of each added up"),
+    )
+    methods = (
+        DP(),
+        models.CPSAT(),
+        models.MILP(),
+        models.LP(),
+        Balance(),
+        MinCut(),
+        Contiguous(),
+    )
+
+    def fits(self, instance: Instance) -> str | None:
+        """Outputs travel as a whole: an edge may not carry data of its own."""
+        if len(instance.edges) and not np.isnan(instance.columns.edge_data).all():
+            return (
+                "an edge carries `data` of its own, and this question counts each task's `output`, once for each device"
+            )
+        return None
+
+    def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """Largest load, recomputed from the tasks; contiguity, memory, groups, eligibility checked."""
+        if solution.placement is None:
+            return Evaluation(math.inf, ("the plan has no placement",))
+        into, out = rates(instance)
+        report = check_stages(
+            instance.time,
+            instance.memory,
+            instance.edges,
+            instance.output,
+            instance.capacity,
+            into,
+            out,
+            solution.placement,
+            group=instance.group,
+            backward=instance.backward,
+            contiguity=question["contiguous"],
+            mirror_orphans=True,
+            variant=question["passes"],
+            tasks=instance.labels,
+            devices=instance.device_names,
+        )
+        devices = {
+            name: {
+                "load": report.load[i],
+                "compute": report.compute[i],
+                "in": report.arrive[i],
+                "out": report.leave[i],
+                "memory": report.memory[i],
+                "tasks": int(np.count_nonzero(solution.placement == i)),
+            }
+            for i, name in enumerate(instance.device_names)
+        }
+        details: dict[str, Any] = {"devices": devices}
+        if devices:
+            details["bottleneck"] = max(devices, key=lambda name: devices[name]["load"])
+        if report.order is not None:
+            details["stages"] = [instance.device_names[i] for i in report.order]
+        return Evaluation(float(report.value), report.violations, details)
+
+    def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
+        """A group that no device can take, a class larger than every device it can run on, more bytes than there are."""
+        return shortfalls(instance, jobs_of(instance))
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """The dynamic program for chains of ideals; otherwise its plan as a start for CP-SAT."""
+        if question["contiguous"] == "ideals":
+            return (Step("dp", "exact over order ideals, and the fastest there is for chains of ideals"),)
+        return (
+            Step("contiguous", "a valid plan at once", share=0.3),
+            Step("balance", "a bound at once"),
+            *(
+                ()
+                if question["passes"] == "max"
+                else (Step("min-cut", "a stronger bound where transfers are dear", share=0.3),)
+            ),
+            Step("cpsat", "exact, starts from the contiguous plan"),
+        )
+
+    def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
+        """Replays balance prices and linear duals."""
+        if certificate.get("kind") == "balance":
+            return _replay_balance(instance, certificate)
+        return super().replay(instance, question, certificate)
+
+    def sample(self, seed: int) -> Instance:
+        """Up to six tasks on up to three devices, some of them hosts; groups, memory, backward tasks."""
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 7))
+        accelerators, hosts = int(rng.integers(1, 3)), int(rng.integers(0, 2))
+        memory = int(rng.integers(6, 30)) if rng.random() < 0.5 else None
+        devices = [Device(name=f"acc{k}", type="acc", memory=memory) for k in range(accelerators)]
+        devices += [Device(name=f"cpu{k}", type="cpu", host=True) for k in range(hosts)]
+        ratio = int(rng.integers(2, 6))
+        tasks, edges = [], []
+        trained = seed % 3 == 2 and n >= 4
+        half = n // 2 if trained else n
+        for v in range(n):
+            fast = int(rng.integers(0, 12))
+            own: dict[str, int | float | None] = {"acc": fast, "cpu": fast * ratio} if hosts else {"acc": fast}
+            if hosts and rng.random() < 0.1:
+                own["acc"] = None
+            back = trained and v >= half
+            tasks.append(
+                Task(
+                    name=f"t{v}",
+                    time=own,
+                    memory=int(rng.integers(0, 8)),
+                    output=int(rng.integers(0, 6)),
+                    backward=back,
+                    group=f"g{n - 1 - v if back else v}" if trained else ("g" if rng.random() < 0.15 else None),
+                )
+            )
+        for u in range(n):
+            edges += [Edge(source=f"t{u}", target=f"t{v}") for v in range(u + 1, n) if rng.random() < 0.4]
+        links = [Link(source="acc", target="host", bandwidth=1, both=True)]
+        return Instance.build(
+            devices, [Job(name="model", tasks=tasks, edges=edges)], links, question={"objective": self.name}
+        )
+
+
+PROBLEM = MaxLoad()
