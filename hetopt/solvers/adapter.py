@@ -53,6 +53,8 @@ class Adapter(ABC):
         The solver's own status -> (reason, limit); a status that is not in the table is an error, never a guess.
     work_limit
         In deterministic mode the solver counts its work instead of reading the clock.
+    writes_log
+        It can write its log to a file.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class Adapter(ABC):
     distribution: ClassVar[str]
     status_table: ClassVar[Mapping[str, Verdict]]
     work_limit: ClassVar[bool] = False
+    writes_log: ClassVar[bool] = True
 
     @abstractmethod
     def run(self, model: Any, options: Options, watch: Watch) -> Answer:
@@ -160,5 +163,7 @@ class Adapter(ABC):
             yield f"{self.name} takes no start hint; it was ignored"
         if options.memory_limit is not None and "memory_limit" not in self.capabilities:
             yield f"{self.name} has no memory limit; it was ignored"
+        if options.log_file is not None and not self.writes_log:
+            yield f"{self.name} writes no log file"
         if options.deterministic and "deterministic" not in self.capabilities:
             yield f"{self.name} does not promise the same answer on each run"

@@ -6,6 +6,7 @@ is there. Native options are those of ``scipy.optimize.milp`` and ``linprog(meth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -23,13 +24,20 @@ from hetopt.solvers.watch import VERDICTS, Watch
 
 __all__ = ["STATUS", "Scipy", "solve"]
 
-# scipy.optimize.OptimizeResult.status, the same numbers for both functions
+# scipy.optimize.OptimizeResult.status, the same numbers for both functions; 4 stands for all else, and then the status of
+# the HiGHS inside, which the message holds, says what
 STATUS: dict[str, Verdict] = {
     "0": ("optimal", None),
     "1": ("limit", "other"),
     "2": ("infeasible", None),
     "3": ("unbounded", None),
-    "4": ("infeasible_or_unbounded", None),
+    "4": ("error", None),
+    "4, HiGHS 9": ("infeasible_or_unbounded", None),
+    "4, HiGHS 11": ("limit", "objective"),
+    "4, HiGHS 12": ("limit", "objective"),
+    "4, HiGHS 15": ("limit", "other"),
+    "4, HiGHS 16": ("limit", "nodes"),
+    "4, HiGHS 18": ("limit", "memory"),
 }
 
 MIP_OPTIONS = ("node_limit", "presolve")
@@ -51,6 +59,7 @@ class Scipy(Adapter):
     package: ClassVar[str] = "scipy"
     distribution: ClassVar[str] = "scipy"
     status_table: ClassVar[Mapping[str, Verdict]] = STATUS
+    writes_log: ClassVar[bool] = False
 
     def run(self, model: LinearModel, options: Options, watch: Watch) -> Answer:
         """Call ``milp`` or ``linprog`` and translate; see :meth:`Adapter.solve`."""
@@ -60,12 +69,15 @@ class Scipy(Adapter):
             settings["time_limit"] = watch.remaining
         with quiet():
             result, dual = _milp(model, options, settings) if model.is_mip else _linprog(model, settings)
-        status = str(result.status)
+        inner = re.search(r"HiGHS Status (\d+)", result.message)
+        status = f"{result.status}, HiGHS {inner[1]}" if inner else str(result.status)
+        if status not in STATUS:
+            status = str(result.status)
         reason, limit = self.verdict(status)
-        if status == "4" and "infeasible" not in result.message:  # numerical trouble comes under the same number
+        if reason == "error":
             raise SolverError(f"scipy {self.version()} failed: {result.message}")
         reason = self.told_apart(reason, model, options, watch)
-        if reason == "limit":
+        if reason == "limit" and limit == "other":
             out_of_time = watch.remaining == 0.0 or "ime limit" in result.message
             reason, limit = VERDICTS[watch.cause] if watch.cause else ("limit", "time" if out_of_time else limit)
         answer = Answer(reason, self.name, self.version(), status, limit)
