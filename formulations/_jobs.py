@@ -11,7 +11,7 @@ from scipy import sparse
 from hetopt.instance import Instance
 from hetopt.solution import Solution
 
-__all__ = ["Jobs", "job_names", "jobs_of", "shortfalls"]
+__all__ = ["Jobs", "job_names", "jobs_of", "shortfalls", "time_unit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,17 @@ def jobs_of(instance: Instance) -> Jobs:
     return Jobs(time, memory, count, member, instance.capacity, most, instance.available_from)
 
 
+def time_unit(largest: float) -> float:
+    """Seconds per unit of time in a linear model whose largest time is ``largest`` seconds.
+
+    Solvers have absolute tolerances around 1e-7, which make nonsense of microseconds and are too strict for years. The unit
+    is a power of two, so that scaling is exact: 1 when the largest time is between 1 and 2^20, else such that it is near 2^10.
+    """
+    if not 0 < largest < np.inf or 1 <= largest < 2.0**20:
+        return 1.0
+    return float(2.0 ** (np.frexp(largest)[1] - 11))
+
+
 def job_names(instance: Instance, jobs: Jobs) -> list[str]:
     """A name for each job: its group's, or its only task's."""
     names = [""] * len(jobs.count)
@@ -103,8 +114,11 @@ def shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
         return (
             f"no device can run all of {', '.join(map(repr, tasks))}, which must share one: their times have no device in common",
         )
+    # The verifier adds up each device's bytes with one rounding; sums of decimals here may round a little further.
+    whole = bool((instance.memory == np.floor(instance.memory)).all())
+    more = 1.0 if whole else 1.0 + 1e-12
     room = np.where(can, jobs.capacity, -np.inf).max(axis=1)
-    tight = np.flatnonzero(jobs.memory > room)
+    tight = np.flatnonzero(jobs.memory > room * more)
     if tight.size:
         j = int(tight[np.argmax(jobs.memory[tight] - room[tight])])
         job = job_names(instance, jobs)[j]
@@ -115,7 +129,7 @@ def shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
             f"{short:.12g} bytes short",
         )
     need, there = float(jobs.memory.sum()), float(jobs.capacity.sum())
-    if need > there:
+    if need > there * more:
         short = need - there
         return (f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: {short:.12g} bytes short",)
     if jobs.count.sum() > jobs.most.sum():

@@ -366,6 +366,7 @@ class LinearFormulation(Method):
         statistics = {"rows": model.n_rows, "columns": model.n_columns, "nonzeros": int(model.matrix.nnz)}
         hint = self.encode(instance, model, control.plan) if control.plan is not None else None
         adapter = solvers.get(options.solver or self.default_solver)
+        scale = _cost_scale(model)
 
         def incumbent(x: NDArray[np.float64]) -> None:
             if self.gives_plan:
@@ -377,22 +378,21 @@ class LinearFormulation(Method):
                 slack = 1e-6 * max(1.0, abs(bound))
                 control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
-        answer = _ask(adapter, model, _options(control, options, hint, incumbent, tighter), control)
+        wishes = _options(control, options, hint, incumbent, lambda bound: tighter(bound / scale))
+        answer = _ask(adapter, model.with_scaled_objective(scale) if scale != 1.0 else model, wishes, control)
         if answer.x is not None and (model.is_mip or answer.reason == "optimal"):
             incumbent(answer.x)
         proved = None
         if not model.is_mip and answer.row_dual is not None and self.gives_bound:
-            certificate = lp_dual_certificate(self.name, answer.row_dual)
+            certificate = lp_dual_certificate(self.name, answer.row_dual / scale)
             proved = replay_lp_dual(model, certificate)
             if np.isfinite(proved):
                 rounded = question.problem.round_bound(instance, question, proved, slack=0.0)
                 control.report_bound(rounded, "replayed", certificate)
-        if (
-            answer.bound is not None
-            and (model.is_mip or answer.reason == "optimal")
-            and not _near(proved, answer.bound)
-        ):
-            tighter(answer.bound)
+        if answer.bound is not None and (model.is_mip or answer.reason == "optimal"):
+            bound = answer.bound / scale
+            if not _near(proved, bound):
+                tighter(bound)
         return _outcome(self, answer, statistics)
 
 
@@ -454,6 +454,12 @@ def _ask(adapter: Any, model: Any, wishes: Any, control: Control) -> Any:
         return adapter.solve(model, wishes, control)
     except ValueError as error:
         raise InputError(str(error)) from error
+
+
+def _cost_scale(model: LinearModel) -> float:
+    """Power of two by which costs are brought near 1 when they are far from it: solvers have absolute tolerances."""
+    largest = float(abs(model.cost).max(initial=0.0))
+    return 1.0 if largest == 0 or 2.0**-10 <= largest <= 2.0**30 else float(2.0 ** -np.frexp(largest)[1])
 
 
 def _near(proved: float | None, bound: float) -> bool:

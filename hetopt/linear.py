@@ -415,10 +415,21 @@ class LinearModel:
 
     def without_objective(self) -> LinearModel:
         """The same columns and rows with nothing to optimise: solved, it tells infeasible from unbounded."""
-        other = self.relax()
-        other.name = f"{self.name}-feasibility"
-        other._integer = list(self._integer)
+        other = self._copy("feasibility")
         other.minimize(np.empty(0, np.int64), np.empty(0))
+        return other
+
+    def with_scaled_objective(self, factor: float) -> LinearModel:
+        """The same model with its costs and offset times ``factor`` > 0; for solvers' absolute tolerances."""
+        other = self._copy("scaled")
+        costs = self._cost
+        other._objective(self.sense, costs["columns"], costs["values"] * factor, self.offset * factor)
+        return other
+
+    def _copy(self, suffix: str) -> LinearModel:
+        other = self.relax()
+        other.name = f"{self.name}-{suffix}"
+        other._integer = list(self._integer)
         return other
 
     def statistics(self) -> ModelStatistics:

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations._jobs import Jobs, job_names, jobs_of, shortfalls
+from formulations._jobs import Jobs, job_names, jobs_of, shortfalls, time_unit
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
@@ -61,7 +61,7 @@ class MILP(LinearFormulation):
     kind = "exact"
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Model (1)-(4); columns ``x[job,device]`` and ``makespan``."""
+        """Model (1)-(4); columns ``x[job,device]`` and ``makespan``, the latter in units that suit a solver's tolerances."""
         jobs = jobs_of(instance)
         n, d = jobs.time.shape
         names = job_names(instance, jobs)
@@ -69,15 +69,15 @@ class MILP(LinearFormulation):
         can = np.isfinite(jobs.time)
         x = model.binary("x", (n, d), upper=can, labels=(names, instance.device_names))
         # No plan needs longer than all jobs at their slowest; a finite bound lets the LP's dual be replayed.
-        slowest = float(jobs.ready.max() + np.where(can, jobs.time, 0.0).max(axis=1).sum())
-        t = model.continuous("makespan", upper=slowest)
+        longest = np.where(can, jobs.time, 0.0).max(axis=1)
+        unit = time_unit(max(longest.max(), jobs.ready.max()))
+        time, ready = jobs.time / unit, jobs.ready / unit
+        t = model.continuous("makespan", upper=float(jobs.ready.max() + longest.sum()) / unit)
         j, i = np.nonzero(can)
         pairs = x[j, i]
         model.rows("assign", n, [(j, pairs, 1.0)], lower=1, upper=1, labels=(names,))  # (1)
         devices = (instance.device_names,)
-        model.rows(
-            "load", d, [(i, pairs, jobs.time[j, i]), (np.arange(d), t, -1.0)], upper=-jobs.ready, labels=devices
-        )  # (2)
+        model.rows("load", d, [(i, pairs, time[j, i]), (np.arange(d), t, -1.0)], upper=-ready, labels=devices)  # (2)
         for block, need, limit in (
             ("memory", jobs.memory, jobs.capacity),
             ("tasks", jobs.count, jobs.most),
@@ -94,7 +94,7 @@ class MILP(LinearFormulation):
                     upper=limit[limited],
                     labels=([instance.device_names[k] for k in limited],),
                 )
-        model.minimize(t)
+        model.minimize(t, unit)
         return model
 
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
@@ -109,7 +109,8 @@ class MILP(LinearFormulation):
         point = np.zeros(model.n_columns)
         x = model.columns("x")
         point[x[np.arange(len(placement)), placement]] = 1.0
-        point[model.columns("makespan")] = float((instance.available_from + loads(instance, solution.placement)).max())
+        finish = instance.available_from + loads(instance, solution.placement)
+        point[model.columns("makespan")] = finish.max() / model.cost[model.columns("makespan")]
         return point
 
 

@@ -107,7 +107,7 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
             found.append(f"the bound's certificate does not replay: {error}")
         else:
             short = bound - proved if result.sense == "min" else proved - bound
-            if not short <= NOISE * max(abs(bound), abs(proved)):
+            if not (math.isfinite(proved) and short <= NOISE * max(abs(bound), abs(proved))):
                 found.append(f"the certificate proves the bound {proved!r}, not {bound!r} as claimed")
             else:
                 proof = "replayed"
