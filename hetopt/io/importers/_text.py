@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 from hetopt.errors import InputError
 from hetopt.io.instances import load_bytes
 
-__all__ = ["MAX_CELLS", "load_text", "number"]
+__all__ = ["MAX_CELLS", "load_text", "number", "plain_numbers"]
 
 MAX_BYTES = 256 << 20
 MAX_CELLS = 1 << 23
@@ -31,6 +32,18 @@ def load_text(source: str | Path) -> str:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InputError(f"line {line} holds a NUL byte; expected a text file")
     return text
+
+
+def plain_numbers(words: list[str]) -> list[float] | None:
+    """The numbers of many cells at once; None unless each is plainly a finite number >= 0, then look at them one by one."""
+    try:
+        values = list(map(float, words))
+    except ValueError:
+        return None
+    # float() also takes words, digits grouped by "_" and foreign digits; a sum that is finite holds no nan and no inf.
+    written = "".join(words)
+    plain = written.isascii() and "_" not in written and min(values, default=0) >= 0 and math.isfinite(sum(values))
+    return values if plain else None
 
 
 def number(text: str) -> float | None:

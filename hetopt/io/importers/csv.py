@@ -17,7 +17,7 @@ import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
-from hetopt.io.importers._text import MAX_CELLS, load_text, number
+from hetopt.io.importers._text import MAX_CELLS, load_text, number, plain_numbers
 from hetopt.io.kinds import Option, chosen
 
 __all__ = ["NAME", "OPTIONS", "SOURCE_HELP", "TITLE", "load"]
@@ -97,8 +97,8 @@ def _instance(text: str, name: str, header: str, names: str) -> Instance:
             raise InputError(f"line {line}, column 1 is empty, expected the job's name")
         if jobs.setdefault(job, line) != line:
             raise InputError(f"line {line}, column 1 repeats the job {job!r} of line {jobs[job]}; names are unique")
-        for i, cell in enumerate(cells[named:]):
-            times[k, i] = _time(cell, line, i + 1 + named)
+        own = cells[named:]
+        times[k] = plain_numbers(own) or [_time(cell, line, i + 1 + named) for i, cell in enumerate(own)]
         if np.isinf(times[k]).all():
             raise InputError(f"line {line}: the job {job!r} can run nowhere, all its cells are empty; give it a time")
     nobody = np.flatnonzero(np.isinf(times).all(axis=0))
@@ -140,8 +140,9 @@ def _cut(text: str, delimiter: str) -> Iterator[Row]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells) or len(cells) > 1:
-                yield reader.line_num, [cell.strip() for cell in cells]
+            cells = [cell.strip() for cell in cells]
+            if len(cells) > 1 or any(cells):
+                yield reader.line_num, cells
     except csv.Error as error:
         raise InputError(f"line {reader.line_num} is no row of a table: {error}") from error
 

@@ -9,12 +9,13 @@ one a line or several, separated by blanks. Source of the sets: Braun et al., Jo
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
-from hetopt.io.importers._text import MAX_CELLS, load_text, number
+from hetopt.io.importers._text import MAX_CELLS, load_text, number, plain_numbers
 from hetopt.io.kinds import Option
 
 __all__ = ["NAME", "OPTIONS", "SOURCE_HELP", "TITLE", "load"]
@@ -23,6 +24,8 @@ NAME = "hcsp"
 TITLE = "A matrix of task times on unrelated machines (Braun et al., hcsp layout)."
 SOURCE_HELP = "text file: 'tasks machines [class]' on the first line, then the times, a row a task."
 OPTIONS: tuple[Option, ...] = ()
+
+_CHUNK = 1 << 15
 
 
 def load(source: str | Path) -> Instance:
@@ -55,15 +58,14 @@ def _instance(text: str, name: str) -> Instance:
         raise InputError(f"line 1 announces {n} x {m} times, but the file has only {len(text)} bytes; is it cut off?")
     times = np.empty(n * m)
     count = 0
-    for row, line in enumerate(lines[1:], start=2):
-        for word in line.split():
-            if count == n * m:
-                raise InputError(f"line {row} holds {word[:40]!r} after the {n} x {m} times that line 1 announces")
-            value = number(word)
-            if value is None or value < 0:
-                raise InputError(f"line {row} holds {word[:40]!r}, expected a time: a number >= 0")
-            times[count] = value
-            count += 1
+    for first in range(1, len(lines), _CHUNK):
+        words = " ".join(lines[first : first + _CHUNK]).split()
+        values = plain_numbers(words)
+        if values is None or count + len(values) > n * m:
+            _complain(lines, first, n * m - count, f"{n} x {m}")
+        else:
+            times[count : count + len(values)] = values
+            count += len(values)
     if count < n * m:
         raise InputError(f"the file ends after {count} times, but line 1 announces {n} x {m}; is it cut off?")
     return Instance.from_times(
@@ -74,3 +76,18 @@ def _instance(text: str, name: str) -> Instance:
         name=name,
         source=f"imported from the hcsp file {name}",
     )
+
+
+def _complain(lines: list[str], first: int, room: int, announced: str) -> NoReturn:
+    """Raise the InputError of the first word, from a line on, that is no time or for which there is no room."""
+    for row in range(first, len(lines)):
+        for word in lines[row].split():
+            value = number(word)
+            if value is None or value < 0:
+                raise InputError(f"line {row + 1} holds {word[:40]!r}, expected a time: a number >= 0")
+            if room == 0:
+                raise InputError(
+                    f"line {row + 1} holds {word[:40]!r} after the {announced} times that line 1 announces"
+                )
+            room -= 1
+    raise InputError(f"the times that follow line {first} add up to more than a float holds; use a larger unit")
