@@ -68,7 +68,8 @@ def lenstra_shmoys_tardos(
     matrix = check_times(time)
     forest = split_forest(matrix, x, ready)
     if target is not None:
-        _check_target(matrix, forest, check_ready(ready, matrix.shape[1]), float(target))
+        ends = matrix[forest.split] + check_ready(ready, matrix.shape[1])
+        _check_target(float(target), _largest_load(forest), ends, forest.share, forest.split)
     plan, load = forest.plan.copy(), forest.whole_load.copy()
     longest = np.zeros_like(load)
     for joint in forest.joints():
@@ -109,7 +110,8 @@ def shchepin_vakhania(
     forest = split_forest(matrix, x, ready)
     machines = matrix.shape[1]
     if target is not None:
-        _check_target(matrix, forest, check_ready(ready, machines), float(target))
+        ends = matrix[forest.split] + check_ready(ready, machines)
+        _check_target(float(target), _largest_load(forest), ends, forest.share, forest.split)
     joints = forest.joints()
     times = matrix[forest.split]
     held = np.bincount(forest.plan[forest.plan >= 0], minlength=machines) > 0
@@ -182,6 +184,9 @@ def shmoys_tardos(
     by_share = start + load_by_share(matrix, share)
     plan = np.where(used.sum(axis=1) == 1, share.argmax(axis=1), -1)
     split = np.flatnonzero(plan < 0)
+    if target is not None:
+        largest = float(by_share[used.any(axis=0)].max(initial=0.0))
+        _check_target(float(target), largest, matrix[split] + start, share[split], split)
     longest = np.where(used[split], matrix[split], 0.0).max(axis=0, initial=0.0)
     if split.size:
         job, slot, machine_of_slot = _slots(matrix[split], share[split])
@@ -254,13 +259,14 @@ def _largest_load(forest: SplitForest) -> float:
     return float(forest.load[used].max(initial=0.0))
 
 
-def _check_target(time: FloatArray, forest: SplitForest, ready: FloatArray, target: float) -> None:
-    if _largest_load(forest) > target * (1 + _SLACK):
-        raise ValueError(f"the shares load a machine with {_largest_load(forest)}, above the target {target}")
-    late = (forest.share > 0) & (time[forest.split] + ready > target * (1 + _SLACK))
-    if late.any():
-        row, machine = np.argwhere(late)[0]
-        raise ValueError(f"job {forest.split[row]} has a share of machine {machine}, where it ends after the target")
+def _check_target(target: float, load: float, ends: FloatArray, share: FloatArray, split: IntArray) -> None:
+    """Refuse shares that do not keep a target: ``load`` is the largest by share, ``ends`` when a split job alone ends."""
+    if load > target * (1 + _SLACK):
+        raise ValueError(f"the shares load a machine with {load}, above the target {target}")
+    late = np.argwhere((share > 0) & (ends > target * (1 + _SLACK)))
+    if late.size:
+        row, machine = late[0]
+        raise ValueError(f"job {split[row]} has a share of machine {machine}, where it ends after the target")
 
 
 def _confirm(value: float | FloatArray, bound: float | FloatArray, scale: float = 0.0) -> None:

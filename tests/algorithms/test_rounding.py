@@ -214,13 +214,22 @@ class TestMakespanRounding:
         assert shchepin_vakhania(time, share, ready=ready).tolist() == [0]
         assert lenstra_shmoys_tardos(time, share, 3.0, ready=ready).tolist() == [0]
 
-    @pytest.mark.parametrize("function", [lenstra_shmoys_tardos, shchepin_vakhania])
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lenstra_shmoys_tardos,
+            shchepin_vakhania,
+            lambda time, share, target, **options: shmoys_tardos(time, time, share, target, **options),
+        ],
+    )
     def test_shares_that_miss_the_target_are_refused(self, function):
         time = np.array([[4.0, 4.0], [1.0, 1.0]])
         with pytest.raises(ValueError, match="load a machine"):
             function(time, [[1.0, 0.0], [1.0, 0.0]], 4.0)
         with pytest.raises(ValueError, match="job 0 has a share of machine 0"):
             function(time, [[0.5, 0.5], [1.0, 0.0]], 3.0)
+        with pytest.raises(ValueError, match="job 0 has a share of machine 1"):
+            function(time, [[0.25, 0.75], [1.0, 0.0]], 4.0, ready=[0.0, 0.5])
 
     def test_no_jobs(self):
         assert shchepin_vakhania(np.zeros((0, 2)), np.zeros((0, 2))).shape == (0,)
