@@ -8,6 +8,7 @@ the process's largest resident memory.
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import sys
@@ -40,7 +41,7 @@ def main() -> int:
         hetopt.verify(instance, result)
         seconds.append(time.process_time())
         unproved += result.status != "optimal"
-        spent = " | ".join(f"{b - a:.2f}" for a, b in zip(seconds, seconds[1:], strict=False))
+        spent = " | ".join(f"{b - a:.2f}" for a, b in itertools.pairwise(seconds))
         name = f"{file.parent.name[0]} {file.stem}"
         print(
             f"| {name} | {instance.n_tasks} | {result.status} | {result.objective:.7g} | {result.bound:.7g} | {spent} |"

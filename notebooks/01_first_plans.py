@@ -12,6 +12,8 @@
 # Two questions, the same five steps: state the facts, ask, read the answer, check it without a solver, look at it.
 
 # %%
+from dataclasses import replace
+
 import numpy as np
 from IPython.display import display
 
@@ -43,8 +45,6 @@ display(figure(jobs, result))
 # Move one job of the busiest machine, and the claim breaks:
 
 # %%
-from dataclasses import replace
-
 placement = result.solution.placement.copy()
 busiest = max(result.evaluation["devices"], key=lambda name: result.evaluation["devices"][name]["load"])
 mine = np.flatnonzero(placement == jobs.device_index[busiest])
