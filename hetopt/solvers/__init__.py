@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -81,26 +82,31 @@ def get(name: str) -> Adapter:
 
 
 def available() -> dict[str, str | None]:
-    """Name -> None when the solver can be used, else how to install it."""
-    return {name: get(name).available() for name in names()}
+    """Name -> None when the solver can be used, else how to install it or why its adapter cannot be loaded."""
+    found: dict[str, str | None] = {}
+    for name in names():
+        try:
+            found[name] = get(name).available()
+        except SolverError as error:
+            found[name] = str(error)
+    return found
 
 
 def with_capability(*capabilities: Capability) -> list[str]:
     """Names of the usable solvers that have all the capabilities, in order of preference."""
-    return [name for name in names() if get(name).capabilities.issuperset(capabilities) and not get(name).available()]
+    usable = [name for name, missing in available().items() if missing is None]
+    return [name for name in usable if get(name).capabilities.issuperset(capabilities)]
 
 
 def overview() -> list[dict[str, Any]]:
-    """What ``hetopt versions`` shows of each adapter: name, version, capabilities, and how to install what is missing."""
-    return [
-        {
-            "name": name,
-            "version": get(name).version(),
-            "capabilities": sorted(get(name).capabilities),
-            "missing": get(name).available(),
-        }
-        for name in names()
-    ]
+    """What ``hetopt versions`` shows of each adapter: name, version, capabilities, and what is missing (None if nothing)."""
+    rows: list[dict[str, Any]] = []
+    for name, missing in available().items():
+        row: dict[str, Any] = {"name": name, "version": None, "capabilities": [], "missing": missing}
+        with suppress(SolverError):
+            row |= {"version": get(name).version(), "capabilities": sorted(get(name).capabilities)}
+        rows.append(row)
+    return rows
 
 
 def __getattr__(name: str) -> Any:
