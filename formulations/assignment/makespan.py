@@ -10,16 +10,18 @@ Sets and data
 
 Variables
     x_ij in {0, 1}  job j runs on device i
+    u_i in [0, 1]   device i has a job; only where r_i > 0
     T >= 0          makespan
 
 Minimise T subject to
 
     sum_i x_ij = 1                              for each job j                              (1)  assign
-    r_i + sum_j p_ij x_ij <= T                  for each device i                           (2)  load
+    r_i u_i + sum_j p_ij x_ij <= T              for each device i                           (2)  load
+    x_ij <= u_i                                 for each job j, device i with r_i > 0       (2') used
     sum_j b_j x_ij <= B_i                       for each device i with limited memory       (3)  memory
     sum_j q_j x_ij <= Q_i                       for each device i with a limit              (4)  tasks
 
-A device without jobs counts with r_i. LP: x_ij >= 0 instead of binary; its dual certificate is replayed without a solver.
+A device without jobs does not count. LP: x_ij >= 0 instead of binary; its dual certificate is replayed without a solver.
 
 Sources: (1), (2) J. K. Lenstra, D. B. Shmoys, E. Tardos, Approximation algorithms for scheduling unrelated parallel
 machines, Mathematical Programming 46 (1990); no factor below 3/2 is possible in polynomial time unless P = NP.
@@ -151,7 +153,7 @@ class CPSAT(ConstraintModel):
         ready = np.floor(jobs.ready / unit).astype(np.int64)
         horizon = int(ready.max() + np.where(can, ticks, 0).max(axis=1).sum())
         model = cp_model.CpModel()
-        makespan = model.new_int_var(int(ready.max()), horizon, "makespan")
+        makespan = model.new_int_var(0, horizon, "makespan")
         pairs = np.argwhere(can)
         x = [model.new_bool_var("") for _ in range(len(pairs))]
         by_job: list[list[int]] = [[] for _ in range(n)]
@@ -166,7 +168,13 @@ class CPSAT(ConstraintModel):
             mine = [x[k] for k in by_device[i]]
             of = pairs[by_device[i], 0] if mine else np.empty(0, np.int64)
             weighted = cp_model.LinearExpr.weighted_sum(mine, ticks[of, i].tolist())
-            model.add(weighted + int(ready[i]) <= makespan)  # (2)
+            if ready[i] and mine:
+                used = model.new_bool_var("")
+                model.add(weighted + int(ready[i]) * used <= makespan)  # (2)
+                for y in mine:
+                    model.add_implication(y, used)  # (2')
+            else:
+                model.add(weighted <= makespan)  # (2)
             if np.isfinite(jobs.capacity[i]) and jobs.memory.sum() > jobs.capacity[i]:
                 need, limit = memory[0][of].tolist(), int(memory[1][i])
                 model.add(cp_model.LinearExpr.weighted_sum(mine, need) <= limit)  # (3)
@@ -203,14 +211,12 @@ class Makespan(Problem):
     methods = (MILP(), CPSAT(), LP())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
-        """Latest finish of a device: available_from plus the load."""
+        """Latest finish of a device that has a job: available_from plus the load."""
         violations = placement_violations(instance, solution.placement)
         if solution.placement is None or solution.placement.shape != (instance.n_tasks,):
             return Evaluation(math.inf, violations)
-        load = loads(instance, solution.placement)
-        finish = instance.available_from + load
-        details = {"devices": device_details(instance, solution.placement, load)}
-        return Evaluation(float(finish.max()), violations, details)
+        details = {"devices": device_details(instance, solution.placement, loads(instance, solution.placement))}
+        return Evaluation(float(finish(instance, solution.placement).max()), violations, details)
 
     def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
         """With integer times and availabilities every value is an integer: round up."""
@@ -252,6 +258,12 @@ class Makespan(Problem):
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """CP-SAT."""
         return (Step("cpsat", "exact and quick on small instances"),)
+
+
+def finish(instance: Instance, placement: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(d,) second at which each device is done with its jobs; 0 for a device without jobs."""
+    used = np.bincount(placement[placement >= 0], minlength=instance.n_devices) > 0
+    return np.where(used, instance.available_from + loads(instance, placement), 0.0)
 
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow; with larger ones it has erred
