@@ -24,7 +24,7 @@ from hetopt.solvers.checks import dual_bound
 from hetopt.solvers.quiet import quiet
 from hetopt.solvers.watch import VERDICTS, Watch
 
-__all__ = ["STATUS", "Highs", "iis", "solve"]
+__all__ = ["STATUS", "Highs", "iis", "load", "solve"]
 
 STATUS: dict[str, Verdict] = {
     "kNotset": ("error", None),
@@ -102,6 +102,20 @@ class Highs(Adapter):
 def solve(model: LinearModel, options: Options | None = None, control: Control | None = None) -> Answer:
     """Solve a model with HiGHS; see :meth:`Adapter.solve`."""
     return Highs().solve(model, options, control)
+
+
+def load(model: LinearModel) -> Any:
+    """A silent ``highspy.Highs`` that holds the model, for whatever this adapter does not offer.
+
+    Raises
+    ------
+    SolverMissing, SolverError
+        HiGHS is not installed, or refuses the model.
+    """
+    Highs().require("lp", f"the model {model.name!r}")
+    highs = _new_highs()
+    _pass_model(highs, model)
+    return highs
 
 
 def iis(model: LinearModel, options: Options | None = None) -> tuple[list[str], list[str]]:

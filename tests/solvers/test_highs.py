@@ -89,6 +89,14 @@ def test_a_model_whose_numbers_are_out_of_range_is_refused_in_a_sentence():
         highs.solve(model)
 
 
+def test_a_loaded_model_is_the_model_in_the_callers_hands(capfd):
+    model = hard(20, 4)
+    solver = highs.load(model)
+    assert (solver.getNumCol(), solver.getNumRow(), solver.getNumNz()) == (81, 24, 164)
+    assert solver.getLp().col_cost_[-1] == 1.0
+    assert capfd.readouterr().out == ""
+
+
 def test_the_arrays_of_the_model_are_not_changed():
     model = hard(20, 4)
     before = [v.copy() for v in (model.matrix.data, model.lower, model.upper, model.cost, model.row_lower)]
