@@ -30,7 +30,7 @@ machines, Mathematical Programming 46 (1990); no factor below 3/2 is possible in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,11 @@ from hetopt.formulation import (
     ConstraintModel,
     Evaluation,
     LinearFormulation,
+    Method,
+    Outcome,
     Problem,
     Question,
+    RunOptions,
     Step,
 )
 from hetopt.instance import Instance
@@ -52,7 +55,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, loads, placement_violations
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Makespan"]
+__all__ = ["CPSAT", "LP", "LST", "MILP", "PROBLEM", "Greedy", "Makespan"]
 
 
 class MILP(LinearFormulation):
@@ -201,6 +204,56 @@ class CPSAT(ConstraintModel):
         return chosen.astype(np.float64)
 
 
+class Greedy(Method):
+    """The best of the list heuristics."""
+
+    name = "greedy"
+    title = "best of seven list rules: min-min, max-min, sufferage, max-regret, MCT, MET, OLB; no guarantee"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """The rules know memory, but no task limits."""
+        jobs = jobs_of(instance)
+        return "list rules know no task limits" if jobs.count.sum() > jobs.most.min() else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Each rule once, quick ones first."""
+        from hetopt.algorithms import lists
+
+        jobs = jobs_of(instance)
+        limits = {"memory": jobs.memory, "capacity": jobs.capacity} if np.isfinite(jobs.capacity).any() else {}
+        rules = (lists.mct, lists.met, lists.olb, lists.max_regret, lists.min_min, lists.sufferage, lists.max_min)
+        for rule in rules:
+            if control.should_stop():
+                return Outcome("limit", "time")
+            plan = rule(jobs.time, ready=jobs.ready, **limits)
+            if (plan >= 0).all():
+                control.report_plan(jobs.solution(plan))
+        return Outcome()
+
+
+class LST(Method):
+    """Lenstra, Shmoys and Tardos: least deadline whose relaxation is not refuted, vertex, matching of the split jobs."""
+
+    name = "lst"
+    title = "Lenstra-Shmoys-Tardos rounding, at most twice its own bound"
+    kind = "approximation"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Its guarantee knows no memory and no task limits."""
+        return "its guarantee does not cover memory and task limits" if jobs_of(instance).constrained else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Binary search, rounding; the refuted deadline is the bound, replayed."""
+        from hetopt.algorithms.deadline_lp import lst
+
+        jobs = jobs_of(instance)
+        answer = lst(jobs.time, ready=jobs.ready, should_stop=control.should_stop)
+        control.report_bound(float(answer.lower_bound), "replayed", dict(answer.certificate))
+        control.report_plan(jobs.solution(answer.plan))
+        return Outcome() if answer.complete else Outcome("limit", "time")
+
+
 class Makespan(Problem):
     """R||Cmax with eligibility, groups, pins, memory, task limits and availability."""
 
@@ -208,7 +261,7 @@ class Makespan(Problem):
     objectives = ("makespan",)
     title = "last job done as early as possible on unrelated machines (R||Cmax)"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
-    methods = (MILP(), CPSAT(), LP())
+    methods = (MILP(), CPSAT(), LP(), LST(), Greedy())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest finish of a device that has a job: available_from plus the load."""
@@ -226,6 +279,16 @@ class Makespan(Problem):
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
         """A group that no device can take, a job larger than every device it can run on, more bytes than there are."""
         return shortfalls(instance, jobs_of(instance))
+
+    def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
+        """Replays machine weights, refuted deadlines and knapsack prices over all pairs, and linear duals."""
+        from hetopt.verify import makespan_certificates
+
+        if certificate.get("kind") not in makespan_certificates.KINDS:
+            return super().replay(instance, question, certificate)
+        jobs = jobs_of(instance)
+        proved = float(makespan_certificates.replay(jobs.time, certificate, jobs.ready))
+        return self.round_bound(instance, question, proved, slack=0.0)
 
     def sample(self, seed: int) -> Instance:
         """Up to six jobs on up to three devices; some with memory, groups, pins and availability."""

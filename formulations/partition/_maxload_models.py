@@ -251,11 +251,11 @@ def _chain_model(pipeline: Pipeline, variant: str) -> LinearModel:
         tops.append(top)
         seconds = np.where(np.isfinite(part.time), part.time, 0.0)
         vl, jl, tl = np.meshgrid(np.arange(n), np.arange(d), np.arange(types), indexing="ij")
-        k, jn, tn = np.meshgrid(part.nets, np.arange(d), np.arange(types), indexing="ij")
+        kn, jn, tn = np.meshgrid(part.nets, np.arange(d), np.arange(types), indexing="ij")
         terms = [
             *at(jl * types + tl, vl, jl, seconds[vl, tl]),
-            (jn * types + tn, into[k, jn], graph.net_weight[k] * graph.rate_in[tn]),
-            (jn * types + tn, out[k, jn], graph.net_weight[k] * graph.rate_out[tn]),
+            (jn * types + tn, into[kn, jn], graph.net_weight[kn] * graph.rate_in[tn]),
+            (jn * types + tn, out[kn, jn], graph.net_weight[kn] * graph.rate_out[tn]),
             (np.arange(d * types).reshape(d, types), q, big),
             (np.arange(d * types), top, -1.0),
         ]
@@ -373,7 +373,7 @@ class CPSAT(ConstraintModel):
         pipeline = pipeline_of(instance, question["contiguous"])
         classes, d = pipeline.classes(solution), len(pipeline.device)
         if question["contiguous"] != "ideals":
-            return (classes[:, None] == np.arange(d)).astype(np.float64).ravel()
+            return np.asarray(classes[:, None] == np.arange(d), np.float64).ravel()
         order = chain_order(pipeline.graph, classes)
         if order is None:
             return None
