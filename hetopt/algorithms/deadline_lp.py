@@ -24,7 +24,7 @@ from hetopt.algorithms.rounding import lenstra_shmoys_tardos
 from hetopt.algorithms.times import FloatArray, IntArray, check_ready, check_times, is_integral, makespan
 from hetopt.verify.makespan_certificates import CLIP, Grid, exact_sum, replay
 
-__all__ = ["DeadlinePoint", "RoundedPlan", "deadline_certificate", "deadline_relaxation", "lst"]
+__all__ = ["BoundedPlan", "DeadlinePoint", "deadline_certificate", "deadline_relaxation", "lst"]
 
 _TIGHT = 1e-9  # relative gap at which a linear program counts as solved; bounds are proven separately
 _UNIT = 1000.0  # times are scaled so that this is about the optimum, far above the solver's absolute tolerances
@@ -58,8 +58,8 @@ class DeadlinePoint(NamedTuple):
     complete: bool
 
 
-class RoundedPlan(NamedTuple):
-    """A plan with the bound that it was rounded from.
+class BoundedPlan(NamedTuple):
+    """A plan with the bound that it is measured against.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def lst(
     ready: ArrayLike | None = None,
     rounding: Callable[..., IntArray] = lenstra_shmoys_tardos,
     should_stop: Callable[[], bool] | None = None,
-) -> RoundedPlan:
+) -> BoundedPlan:
     """Lenstra, Shmoys and Tardos: search for the smallest deadline not refuted, then round its shares.
 
     Parameters
@@ -99,7 +99,7 @@ def lst(
 
     Returns
     -------
-    RoundedPlan
+    BoundedPlan
         When ``complete``, the makespan is at most ``2 deadline``, or ``(2 - 1/m) deadline`` with Shchepin and Vakhania's
         rounding; and the optimum is at least ``deadline``, which ``lower_bound`` and its certificate prove.
 
@@ -115,7 +115,7 @@ def lst(
     """
     point = deadline_relaxation(time, ready=ready, should_stop=should_stop)
     plan = rounding(time, point.x, ready=ready)
-    return RoundedPlan(plan, point.lower_bound, point.certificate, point.deadline, point.complete)
+    return BoundedPlan(plan, point.lower_bound, point.certificate, point.deadline, point.complete)
 
 
 def deadline_relaxation(
