@@ -80,6 +80,7 @@ def _breakpoint(time: Floats, devices: Floats) -> Floats:
 def _cutting_planes(time: Floats, devices: Floats) -> Floats:
     """Maximise the concave worth over prices with ``sum devices * prices = 1``; any prices bound, so stop when close."""
     types = len(devices)
+    time = time / (np.where(np.isfinite(time), time, 0.0).sum(axis=0).max() or 1.0)
     prices = 1.0 / (types * devices)
     best, best_value = prices, -1.0
     cuts: list[Floats] = []
@@ -146,12 +147,12 @@ def min_cut(
         if least[v] <= best:
             break
         value = min((int(known[t, v]) for t in range(types) if exact[t]), default=NEVER)
-        for t in np.flatnonzero(~exact & (seconds[:, v] < NEVER)):
-            network = networks[t] = networks[t] or _Network(costs, int(t), seconds[t])
+        for t in np.flatnonzero(~exact & (seconds[:, v] < NEVER)).tolist():
+            network = networks[t] = networks[t] or _Network(costs, t, seconds[t])
             flow, side, used = network.cut(v, value, left, should_stop)
             left -= used
             cuts += 1
-            value = min(value, int(flow))  # a flow that was stopped is a bound too
+            value = min(value, flow)  # a flow that was stopped is a bound too
             if side is not None:
                 known[t, side] = np.minimum(known[t, side], flow)
         tried[v] = True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.maxload_kernels import Chain
-from hetopt.algorithms.stagecosts import StageCosts
+from hetopt.algorithms.stagecosts import NEVER, StageCosts
 from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["chain_of", "choose_stops", "linear_extension"]
@@ -66,36 +66,72 @@ def _extension(ptr, succ, missing, style, state):  # type: ignore[no-untyped-def
     return order
 
 
-def chain_of(costs: StageCosts, order: Ints, stops: Ints | None = None) -> Chain:
-    """The chain of an extension; every place is a stop unless ``stops`` are given."""
+def chain_of(costs: StageCosts, size: Ints, room: Ints, order: Ints, stops: Ints, passes: int) -> Chain:
+    """The chain of an extension with the loads of all stages between two of ``S`` stops; O(t passes (pins + S^2)).
+
+    Whether a stage [a, b) pays for a net is a sum of terms "these two pins lie in [a, b)": with the pins in order of place,
+    it holds at least one of them when (pins inside) - (neighbouring pins inside) is 1; it receives when that holds less
+    "the source is inside"; it sends when the source is inside less "the first and the last pin are". Each term is a weight
+    at (last stop not after the first pin, first stop after the last pin), and two cumulative sums make the table.
+    """
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
-    nets = len(costs.net_source)
-    earliest = np.minimum.reduceat(position[costs.net_pin], costs.net_ptr[:-1]) if nets else np.zeros(0, np.int64)
-    return Chain(order, position, np.arange(len(order) + 1) if stops is None else stops, earliest)
+    stop_before = np.searchsorted(stops, np.arange(len(order)), side="right") - 1
+    net = np.repeat(np.arange(len(costs.net_source)), np.diff(costs.net_ptr))
+    place = position[costs.net_pin]
+    by_place = np.lexsort((place, net))
+    net, place = net[by_place], place[by_place]
+    first, last = place[costs.net_ptr[:-1]], place[costs.net_ptr[1:] - 1]
+    source = position[costs.net_source]
+    neighbours = np.flatnonzero(net[1:] == net[:-1])
+    types = len(costs.time)
+    loads = np.empty((types, passes, len(stops), len(stops)), np.int64)
+    held = np.append(0, np.cumsum(size[order]))[stops]
+    for t in range(types):
+        arrive, leave = costs.arrive[t], costs.leave[t]
+        from_pin = np.concatenate([place, place[neighbours], source, first])
+        to_pin = np.concatenate([place, place[neighbours + 1], source, last])
+        which = np.concatenate([net, net[neighbours], np.arange(len(source)), np.arange(len(source))])
+        weight = np.concatenate([arrive[net], -arrive[net[neighbours]], leave - arrive, -leave])
+        for p in range(passes):
+            table = loads[t, p]
+            table[:] = 0
+            mine = (weight != 0) & ((costs.net_pass[which] == p) | (passes == 1))
+            np.add.at(table, (stop_before[from_pin[mine]], stop_before[to_pin[mine]] + 1), weight[mine])
+            table[:] = np.cumsum(table[::-1], axis=0)[::-1]
+            np.cumsum(table, axis=1, out=table)
+            time = costs.time[t, p, order]
+            runs = time < NEVER
+            done = np.append(0, np.cumsum(np.where(runs, time, 0)))[stops]
+            stuck = np.append(0, np.cumsum(~runs))[stops]
+            table += done[None, :] - done[:, None]
+            table[(stuck[None, :] > stuck[:, None]) | (held[None, :] - held[:, None] > room[t])] = NEVER
+    return Chain(order, stops, loads)
 
 
 def choose_stops(costs: StageCosts, order: Ints, work: NDArray[np.float64], number: int, keep: Ints) -> Ints:
     """About ``number`` stops for a long chain: in bins of equal work, the place that the least weight crosses.
 
-    ``work`` (n,) is what balances stages. Around each place in ``keep`` all places are stops too, ``number`` in total.
+    ``work`` (n,) is what balances stages. All places near those in ``keep`` are stops too, up to as many again.
     """
     n = len(order)
     if n + 1 <= number:
         return np.arange(n + 1)
-    chain = chain_of(costs, order)
-    latest = (
-        np.maximum.reduceat(chain.position[costs.net_pin], costs.net_ptr[:-1]) if len(chain.earliest) else np.zeros(0)
-    )
-    weight = (costs.arrive.max(axis=0, initial=0) + costs.leave.max(axis=0, initial=0)).astype(np.float64)
-    change = np.bincount(chain.earliest + 1, weight, n + 2) - np.bincount(latest.astype(np.int64) + 1, weight, n + 2)
-    crossing = np.cumsum(change)[: n + 1]
+    position = np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    crossing = np.zeros(n + 1)
+    if len(costs.net_source):
+        weight = (costs.arrive.max(axis=0) + costs.leave.max(axis=0)).astype(np.float64)
+        first = np.minimum.reduceat(position[costs.net_pin], costs.net_ptr[:-1])
+        last = np.maximum.reduceat(position[costs.net_pin], costs.net_ptr[:-1])
+        change = np.bincount(first + 1, weight, n + 2) - np.bincount(last + 1, weight, n + 2)
+        crossing = np.cumsum(change)[: n + 1]
     done = np.append(0.0, np.cumsum(work[order]))
-    # half a place's share of the bins goes by count, so that stretches without work are not skipped
     share = done / done[-1] if done[-1] > 0 else np.zeros(n + 1)
+    # half of a bin's width is by count, so that stretches without work are not skipped
     bins = np.minimum((0.5 * (share + np.arange(n + 1) / n) * number).astype(np.int64), number - 1)
     cheapest = np.lexsort((crossing, bins))
-    first = np.unique(bins[cheapest], return_index=True)[1]
+    chosen = cheapest[np.unique(bins[cheapest], return_index=True)[1]]
     around = number // max(1, 2 * len(keep))
     near = (keep[:, None] + np.arange(-around, around + 1)[None, :]).ravel()
-    return np.unique(np.concatenate([cheapest[first], near[(near >= 0) & (near <= n)], keep, [0, n]]).astype(np.int64))
+    return np.unique(np.concatenate([chosen, near[(near >= 0) & (near <= n)], keep, [0, n]]).astype(np.int64))

@@ -54,7 +54,7 @@ _STEPS = 2_000_000  # steps of one kernel call, about 0.1 s
 _EXTENSIONS = 6  # linear extensions tried
 _CHAIN_RUNS = 12  # forward limits tried on each, when passes count apart
 _CUT_EFFORT = 2_000_000  # arcs looked at for the cut bound before the search; ten times as many when there is no search
-_STOPS = 2048  # places where a stage may end in a long chain
+_STOPS = 1024  # places where a stage may end in a long chain
 
 
 class ContiguousAnswer(NamedTuple):
@@ -76,7 +76,7 @@ class ContiguousAnswer(NamedTuple):
     optimal
         The search was completed: value and bound differ by rounding at most.
     stats
-        ``ideals`` (0 when not listed), ``layers``, ``steps``, ``cuts``, ``balance``, ``chain`` (value of the best split of
+        ``ideals`` (0 when not listed), ``layers``, ``cuts``, ``balance``, ``chain`` (value of the best split of
         a linear extension), ``reason`` (in words, when not optimal or without a plan).
     """
 
@@ -203,7 +203,7 @@ class _Layers:
     def __init__(self, problem: _Problem, family: _Family, cap: list[int], which: int, floor: int) -> None:
         self.problem, self.family, self.which, self.floor = problem, family, which, floor
         self.cap = np.minimum(np.array(cap), NEVER - 1).astype(np.int64)
-        self.steps, self.layers = 0, 0
+        self.layers = 0
         self.found: Plan | None = None
 
     def run(self, should_stop: Callable[[], bool], better: Callable[[Plan, int], None] | None = None) -> bool:
@@ -311,7 +311,7 @@ class _Solver:
         self.plan: Plan | None = None
         self.value, self.best = math.inf, 2 * NEVER
         self.lower, self.floor = 0, [0, 0]
-        self.stats: dict[str, float | int | str] = {"ideals": 0, "layers": 0, "steps": 0, "cuts": 0}
+        self.stats: dict[str, float | int | str] = {"ideals": 0, "layers": 0, "cuts": 0}
 
     def run(self) -> ContiguousAnswer:
         if self.graph.n == 0:
@@ -349,7 +349,8 @@ class _Solver:
         if self.best <= self.lower:
             return problem.seconds(self.lower), True
         try:
-            limit = min(self.ideal_limit, self.table_limit // (8 * int(problem.strides[-1]) + 32))
+            words = -(-self.graph.n // 64)
+            limit = min(self.ideal_limit, self.table_limit // (8 * int(problem.strides[-1]) + 16 * words + 32))
             ideals = enumerate_ideals(self.graph.pred_ptr, self.graph.pred, limit, self.should_stop)
         except TooManyIdeals as error:
             self.stats["reason"] = f"not proved: {error}"
@@ -398,7 +399,8 @@ class _Solver:
             keep = np.zeros(0, np.int64)
             for _ in range(1 if self.graph.n < _STOPS else 3):
                 stops = choose_stops(problem.costs, order, problem.worths[0], _STOPS, keep)
-                family = _Family(problem, chain_of(problem.costs, order, stops))
+                chain = chain_of(problem.costs, problem.size, problem.room, order, stops, problem.passes)
+                family = _Family(problem, chain)
                 before = self.best
                 # small limits first: they keep the windows narrow
                 excess = self.lower // 16

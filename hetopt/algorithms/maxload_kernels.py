@@ -1,12 +1,13 @@
 """Compiled steps of the max-load dynamic program: which stages may follow a given prefix, and how loaded they are.
 
-Two kernels do the same on two families of prefixes: all ideals of a graph (:func:`expand_lattice`) and the prefixes of
+Two kernels do the same on two families of prefixes: all ideals of a graph (:func:`expand_lattice`) and some prefixes of
 one linear extension (:func:`expand_chain`). Each takes a list of reached prefixes, walks over all stages that may come
 next on one device of one type, and lowers the best value of the prefixes they end in. They work in the integers of
 :mod:`hetopt.algorithms.stagecosts` and return after about ``budget`` steps with the place to go on from.
 
-A stage grows one class at a time; its load follows from counters of the nets it touches. What is certain of a load (times,
-and nets that also have a pin in the prefix: these stay cut however the stage grows) bounds every larger stage.
+On the lattice a stage grows one class at a time; its load follows from counters of the nets it touches. What is certain
+of a load (times, and nets that also have a pin in the prefix: they stay cut however the stage grows) bounds every larger
+stage.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Limits(NamedTuple):
     """What a stage on the device type at hand may be, and which prefixes are of use.
 
     ``cap`` (3,) largest load in each pass and in both together, ``room`` (1,) memory, ``which`` (1,) pass whose load is
-    minimised. A prefix is of use when each of its potentials lies in ``[low, high]`` (k,); a stage adds at most ``gain`` (k,) to a potential.
-    ``whole`` (1,): 1 when only the full set is of use.
+    minimised. A prefix is of use when each of its potentials lies in ``[low, high]`` (k,); a stage adds at most ``gain``
+    (k,) to a potential. ``whole`` (1,): 1 when only the full set is of use.
     """
 
     cap: NDArray[np.int64]
@@ -39,14 +40,13 @@ class Limits(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """A linear extension: ``order`` (n,) of the classes and their ``position`` (n,); ``stops`` (N,) ascending, places where
-    a stage may end, 0 and n among them; ``earliest`` (h,) position of a net's first pin.
+    """A linear extension: ``order`` (n,) of the classes; ``stops`` (N,) ascending, places where a stage may end, 0 and n
+    among them; ``loads`` (t, passes, N, N) of the stage between two stops, ``NEVER`` where it cannot be.
     """
 
     order: NDArray[np.int64]
-    position: NDArray[np.int64]
     stops: NDArray[np.int64]
-    earliest: NDArray[np.int64]
+    loads: NDArray[np.int64]
 
 
 class Reached(NamedTuple):
@@ -233,82 +233,41 @@ def expand_lattice(entries, values, first, kind, budget, costs, size, limits, id
 
 @njit
 def expand_chain(entries, values, first, kind, budget, costs, size, limits, chain, potential, reached, scratch):  # type: ignore[no-untyped-def]
-    """The same on the prefixes of a linear extension: ``entries`` are numbers of stops, places where a stage may end."""
-    order, stops = chain.order, chain.stops
-    n, full = len(order), len(stops) - 1
-    cap0, cap1, cap, room, which = limits.cap[0], limits.cap[1], limits.cap[2], limits.room[0], limits.which[0]
-    inside, sends, state, net_stamp = scratch.inside, scratch.sends, scratch.state, scratch.net_stamp
-    now = scratch.last[0]
+    """The same on the prefixes of a linear extension, from a table of loads; ``entries`` are numbers of stops.
+
+    ``costs``, ``size`` and ``scratch`` are there for the lattice kernel's sake only.
+    """
+    loads = chain.loads
+    passes = loads.shape[1]
+    full = loads.shape[2] - 1
+    cap0, cap1, cap, which = limits.cap[0], limits.cap[1], limits.cap[2], limits.which[0]
     steps = 0
     entry = first
     while entry < len(entries) and steps < budget:
-        stop = entries[entry]
-        begin = stops[stop]
+        a = entries[entry]
         value = values[entry]
         useful = value <= (cap0 if which == 0 else cap1)
         for k in range(len(limits.low)):
-            if potential[stop, k] + limits.gain[k] < limits.low[k]:
+            if potential[a, k] + limits.gain[k] < limits.low[k]:
                 useful = False
-        entry += 1
         steps += 1
-        if not useful:
-            continue
-        now += 1
-        end = stop + 1
-        time0, time1, paid0, paid1, sure0, sure1, held = 0, 0, 0, 0, 0, 0, 0
-        for j in range(begin, n):
-            v = order[j]
+        b = full if limits.whole[0] == 1 else a + 1
+        while useful and b <= full:
             steps += 1
-            time0 += costs.time[kind, 0, v]
-            time1 += costs.time[kind, 1, v]
-            held += size[v]
-            sure = time0 + sure0 + time1 + sure1
-            if sure > cap or time0 + sure0 > cap0 or time1 + sure1 > cap1 or held > room:
-                break
-            for q in range(costs.in_ptr[v], costs.in_ptr[v + 1]):
-                h = costs.in_net[q]
-                source = costs.net_source[h]
-                if net_stamp[h] != now:
-                    net_stamp[h] = now
-                    inside[h] = 0
-                    sends[h] = False
-                    state[h] = 0
-                    if chain.position[source] < begin:
-                        state[h] = 2
-                    elif chain.earliest[h] < begin:
-                        state[h] = 1
-                arrive = costs.arrive[kind, h]
-                leave = costs.leave[kind, h]
-                pins = costs.net_ptr[h + 1] - costs.net_ptr[h]
-                paid = -_paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                certain = -_certain(state[h], inside[h], sends[h], arrive, leave)
-                inside[h] += 1
-                if source == v:
-                    sends[h] = True
-                paid += _paid(state[h], inside[h], sends[h], pins, arrive, leave)
-                certain += _certain(state[h], inside[h], sends[h], arrive, leave)
-                if costs.net_pass[h] == 0:
-                    paid0 += paid
-                    sure0 += certain
-                else:
-                    paid1 += paid
-                    sure1 += certain
-            if j + 1 < stops[end]:
-                continue
-            load0 = time0 + paid0
-            load1 = time1 + paid1
-            if load0 + load1 <= cap and load0 <= cap0 and load1 <= cap1 and (limits.whole[0] == 0 or end == full):
-                load = load0 if which == 0 else load1
-                worst = max(load, value)
-                if worst < reached.best[end]:
-                    fits = True
-                    for k in range(len(limits.low)):
-                        if potential[end, k] < limits.low[k] or potential[end, k] > limits.high[k]:
-                            fits = False
-                    if fits:
-                        reached.best[end] = worst
-                        reached.back[end] = entry - 1
-                        reached.kind[end] = kind
-            end += 1
-    scratch.last[0] = now
+            fits = True
+            for k in range(len(limits.low)):
+                if potential[b, k] > limits.high[k]:
+                    useful = False
+                if potential[b, k] < limits.low[k]:
+                    fits = False
+            load0 = loads[kind, 0, a, b]
+            load1 = loads[kind, 1, a, b] if passes > 1 else 0
+            if fits and useful and load0 <= cap0 and load1 <= cap1 and load0 + load1 <= cap:
+                worst = max(load0 if which == 0 else load1, value)
+                if worst < reached.best[b]:
+                    reached.best[b] = worst
+                    reached.back[b] = entry
+                    reached.kind[b] = kind
+            b += 1
+        entry += 1
     return entry
