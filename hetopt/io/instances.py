@@ -81,37 +81,32 @@ def load_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
     InputError
         The path is a directory, missing, unreadable, too large, or a broken gzip file.
     """
-    place = Path(path)
+    if Path(path).is_dir():
+        raise InputError(f"cannot read {str(path)!r}: it is a directory; expected a file")
     try:
-        if place.is_dir():
-            raise InputError(f"cannot read {str(path)!r}: it is a directory; expected a file")
-        with place.open("rb") as stream:
-            size = os.fstat(stream.fileno())
-            head = stream.peek(2)[:2]
-            if head == b"\x1f\x8b" or not stat.S_ISREG(size.st_mode):
-                limit = min(limit, MAX_UNPACKED)
-            elif size.st_size > limit:
-                raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
-            if head == b"\x1f\x8b":
-                with gzip.GzipFile(fileobj=stream) as packed:
-                    data = packed.read(limit + 1)
-            else:
-                data = stream.read(limit + 1)
-    except gzip.BadGzipFile as error:
-        raise InputError(
-            f"cannot read {str(path)!r}: the gzip data are broken ({error}); make the file again"
-        ) from error
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (EOFError, zlib.error) as error:
-        raise InputError(
-            f"cannot read {str(path)!r}: the gzip data are broken ({error}); make the file again"
-        ) from error
-    except ValueError as error:  # a NUL byte in the name
-        raise InputError(f"cannot read {str(path)!r}: {error}") from error
-    if len(data) > limit:
+        with Path(path).open("rb") as stream:
+            data = _content(stream, limit)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        why = f"the gzip data are broken ({error}); make the file again"
+        raise InputError(f"cannot read {str(path)!r}: {why}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+    if data is None:
         raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
     return data
+
+
+def _content(stream: io.BufferedReader, limit: int) -> bytes | None:
+    """Bytes of an open file, unpacked when gzipped; None when there are more than ``limit``."""
+    facts = os.fstat(stream.fileno())
+    packed = stream.peek(2)[:2] == b"\x1f\x8b"
+    if packed or not stat.S_ISREG(facts.st_mode):
+        limit = min(limit, MAX_UNPACKED)
+    elif facts.st_size > limit:
+        return None
+    with gzip.GzipFile(fileobj=stream) if packed else stream as source:
+        data: bytes = source.read(limit + 1)
+    return data if len(data) <= limit else None
 
 
 def decode(data: bytes | str) -> Instance:

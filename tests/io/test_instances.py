@@ -214,7 +214,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             read(path)
         return str(caught.value)
 
-    assert "is a directory; expected a file" in said(tmp_path)
+    assert said(tmp_path) == f"cannot read '{tmp_path}': it is a directory; expected a file"
     assert "No such file" in said(tmp_path / "none.json")
     half = tmp_path / "half.json"
     half.write_text(json.dumps(GOOD)[:150])

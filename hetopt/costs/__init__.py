@@ -1,0 +1,1 @@
+"""What work costs on a device: data sheets and the roofline model."""
