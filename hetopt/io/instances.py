@@ -85,28 +85,29 @@ def load_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
         raise InputError(f"cannot read {str(path)!r}: it is a directory; expected a file")
     try:
         with Path(path).open("rb") as stream:
-            data = _content(stream, limit)
+            return _content(stream, path, limit)
+    except InputError:
+        raise
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         why = f"the gzip data are broken ({error}); make the file again"
         raise InputError(f"cannot read {str(path)!r}: {why}") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
         raise InputError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-    if data is None:
-        raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
-    return data
 
 
-def _content(stream: io.BufferedReader, limit: int) -> bytes | None:
-    """Bytes of an open file, unpacked when gzipped; None when there are more than ``limit``."""
+def _content(stream: io.BufferedReader, path: str | Path, limit: int) -> bytes:
+    """Bytes of an open file, unpacked when gzipped; InputError when there are more than ``limit``."""
     facts = os.fstat(stream.fileno())
     packed = stream.peek(2)[:2] == b"\x1f\x8b"
     if packed or not stat.S_ISREG(facts.st_mode):
         limit = min(limit, MAX_UNPACKED)
-    elif facts.st_size > limit:
-        return None
-    with gzip.GzipFile(fileobj=stream) if packed else stream as source:
-        data: bytes = source.read(limit + 1)
-    return data if len(data) <= limit else None
+    data = b""
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size <= limit:
+        with gzip.GzipFile(fileobj=stream) if packed else stream as source:
+            data = source.read(limit + 1)
+        if len(data) <= limit:
+            return data
+    raise InputError(f"cannot read {str(path)!r}: it holds more than {limit >> 20} MiB; split it")
 
 
 def decode(data: bytes | str) -> Instance:

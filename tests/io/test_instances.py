@@ -255,6 +255,10 @@ def test_sizes_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
     path.write_text(json.dumps(GOOD))
     with pytest.raises(InputError, match="more than 0 MiB"):
         load_bytes(path, limit=100)
+    bomb = tmp_path / "bomb.json.gz"
+    bomb.write_bytes(gzip.compress(b" " * (3 << 20)))
+    with pytest.raises(InputError, match="more than 2 MiB"):
+        load_bytes(bomb, limit=2 << 20)
     devices = [{"name": f"d{k}", "type": "t"} for k in range(20_000)]
     tasks = [{"name": f"t{k}", "time": {"t": 1}} for k in range(20_000)]
     jobs: list[Any] = [{"name": f"j{k}", "time": {"t": 1}} for k in range(20_000)]
