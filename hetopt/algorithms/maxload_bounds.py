@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.stagecosts import NEVER, StageCosts
 
-__all__ = ["balance", "min_cut"]
+__all__ = ["balance", "min_cut", "worth"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,17 +46,21 @@ def balance(time: Floats, count: Ints) -> tuple[float, Floats]:
         candidates.append(_breakpoint(seconds, devices))
     elif len(used) > 2:
         candidates.append(_cutting_planes(seconds, devices))
-    values = [_worth(seconds, c).sum() / (c * devices).sum() for c in candidates]
+    values = [worth(seconds, c).sum() / (c * devices).sum() for c in candidates]
     best = candidates[int(np.argmax(values))]
     prices[used] = best
-    value = math.fsum(_worth(seconds, best)) / math.fsum(best * devices)
+    value = math.fsum(worth(seconds, best)) / math.fsum(best * devices)
     return value * (1 - 2.0**-50), prices
 
 
-def _worth(time: Floats, prices: Floats) -> Floats:
+def _priced(time: Floats, prices: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
-        priced = np.where(np.isfinite(time), time * prices, np.inf)
-    return np.asarray(priced.min(axis=1))
+        return np.where(np.isfinite(time), time * prices, np.inf)
+
+
+def worth(time: Floats, prices: Floats) -> Floats:
+    """What each class is worth at some prices, (n,): ``min_t prices[t] time[v, t]`` over the types that run it."""
+    return np.asarray(_priced(time, prices).min(axis=1, initial=np.inf))
 
 
 def _breakpoint(time: Floats, devices: Floats) -> Floats:
@@ -85,7 +89,7 @@ def _cutting_planes(time: Floats, devices: Floats) -> Floats:
     best, best_value = prices, -1.0
     cuts: list[Floats] = []
     for _ in range(60):
-        priced = np.where(np.isfinite(time), time * prices, np.inf)
+        priced = _priced(time, prices)
         choice = priced.argmin(axis=1)
         value = float(priced[np.arange(len(time)), choice].sum())
         if value > best_value:

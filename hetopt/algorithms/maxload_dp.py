@@ -30,27 +30,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.ideals import Ideals, TooManyIdeals, enumerate_ideals
-from hetopt.algorithms.maxload_bounds import balance, min_cut
+from hetopt.algorithms.ideals import TooManyIdeals, enumerate_ideals
+from hetopt.algorithms.maxload_bounds import min_cut
 from hetopt.algorithms.maxload_chain import chain_of, choose_stops, linear_extension
-from hetopt.algorithms.maxload_kernels import Chain, Limits, Reached, expand_chain, expand_lattice, scratch_for
-from hetopt.algorithms.stagecosts import NEVER, StageCosts, integer_costs, integer_sizes
+from hetopt.algorithms.maxload_kernels import Chain
+from hetopt.algorithms.maxload_layers import Family, Layers, Plan, Problem, stage_loads
+from hetopt.algorithms.stagecosts import NEVER
 from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["ContiguousAnswer", "solve_contiguous"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Plan = list[tuple[Ints, int]]  # stages in order: classes, device type
 
-_STEPS = 2_000_000  # steps of one kernel call, about 0.1 s
 _EXTENSIONS = 6  # linear extensions tried
 _CHAIN_RUNS = 12  # forward limits tried on each, when passes count apart
 _CUT_EFFORT = 2_000_000  # arcs looked at for the cut bound before the search; ten times as many when there is no search
@@ -133,165 +131,6 @@ def solve_contiguous(
     return _Solver(graph, variant, seed, should_stop, report, ideal_limit, table_limit).run()
 
 
-class _Family:
-    """Prefixes that the program runs over, a lattice or a chain, with the kernel that goes with it."""
-
-    def __init__(self, problem: _Problem, prefixes: Ideals | Chain) -> None:
-        self.prefixes = prefixes
-        weights = np.column_stack([*problem.worths.values(), problem.size.astype(np.float64)])
-        if isinstance(prefixes, Chain):
-            self.number = len(prefixes.stops)
-            sums = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights[prefixes.order], axis=0)])
-            self.potential = np.ascontiguousarray(sums[prefixes.stops])
-            self.kernel = expand_chain
-        else:
-            self.number = len(prefixes.last)
-            self.potential = prefixes.total(weights)
-            self.kernel = expand_lattice
-        self.scratch = scratch_for(len(problem.costs.net_source), self.number, len(problem.size))
-
-    def members(self, prefix: int) -> Ints:
-        if isinstance(self.prefixes, Chain):
-            return np.sort(self.prefixes.order[: self.prefixes.stops[prefix]])
-        return self.prefixes.members(prefix)
-
-
-class _Problem:
-    """A graph in integers, types without devices left out and the others ordered by count, and its potentials."""
-
-    def __init__(self, graph: StageGraph, passes: bool, sizes_up: bool) -> None:
-        order = np.argsort(graph.count, kind="stable")
-        self.types = order[graph.count[order] > 0]
-        self.count = np.minimum(graph.count[self.types], max(graph.n, 1))
-        part = replace(
-            graph,
-            time=graph.time[:, self.types],
-            count=self.count,
-            memory=graph.memory[self.types],
-            rate_in=graph.rate_in[self.types],
-            rate_out=graph.rate_out[self.types],
-            backward_time=None if graph.backward_time is None else graph.backward_time[:, self.types],
-        )
-        self.costs, self.unit = integer_costs(part, passes)
-        self.size, self.room, self.exact_sizes = integer_sizes(part, sizes_up)
-        time = np.where(self.costs.time >= NEVER, np.inf, self.costs.time.astype(np.float64)).transpose(1, 2, 0)
-        self.passes = 2 if passes else 1
-        # loads that windows look at, as rows of a cap: the only pass, or each pass and both together
-        self.balance: dict[int, int] = {}
-        self.prices: dict[int, Floats] = {}
-        self.worths: dict[int, Floats] = {}
-        for row, seconds in enumerate([time[0], time[1], time[0] + time[1]] if passes else [time[0]]):
-            least, prices = balance(seconds, self.count)
-            self.balance[row], self.prices[row] = NEVER if math.isinf(least) else int(least), prices
-            with np.errstate(invalid="ignore"):
-                worth = np.where(np.isfinite(seconds), seconds * prices, np.inf).min(axis=1, initial=np.inf)
-            self.worths[row] = np.where(np.isfinite(worth), worth, 0.0)
-        self.strides = np.concatenate([[1], np.cumprod(self.count + 1)[:-1]]).astype(np.int64)
-        self.layers = int(np.prod(self.count + 1))
-
-    def seconds(self, load: int) -> float:
-        """An integer load as seconds, rounded down."""
-        if load >= NEVER:
-            return math.inf
-        value = float(load)
-        return (math.nextafter(value, 0.0) if int(value) > load else value) * self.unit
-
-
-class _Layers:
-    """The layers of one run: limits are the largest loads allowed, ``which`` of them is made as small as possible."""
-
-    def __init__(self, problem: _Problem, family: _Family, cap: list[int], which: int, floor: int) -> None:
-        self.problem, self.family, self.which, self.floor = problem, family, which, floor
-        self.cap = np.minimum(np.array(cap), NEVER - 1).astype(np.int64)
-        self.layers = 0
-        self.found: Plan | None = None
-
-    def run(self, should_stop: Callable[[], bool], better: Callable[[Plan, int], None] | None = None) -> bool:
-        """Make all layers; False when stopped. Each better plan lowers the cap and is handed to ``better``."""
-        problem, number = self.problem, self.family.number
-        full = number - 1
-        ring = np.full((int(problem.strides[-1]) + 1, number), NEVER, np.int64)
-        ring[0, 0] = self.floor
-        self.entries = [
-            (np.zeros(1, np.int32), np.full(1, self.floor, np.int64), np.zeros(1, np.int32), np.zeros(1, np.int8))
-        ]
-        if full == 0:
-            self._keep(0, 0, better)
-            return True
-        for code in range(1, problem.layers):
-            used = code // problem.strides % (problem.count + 1)
-            best = ring[code % len(ring)]
-            best[:] = NEVER
-            for t in np.flatnonzero(used):
-                np.minimum(best, ring[(code - problem.strides[t]) % len(ring)], out=best)
-            reached = Reached(best, np.full(number, -1, np.int32), np.full(number, -1, np.int8))
-            for t in np.flatnonzero(used):
-                states, values = self.entries[code - problem.strides[t]][:2]
-                first = 0
-                while first < len(states):
-                    if should_stop():
-                        return False
-                    limits = self._limits(used, int(t))
-                    first = int(
-                        self.family.kernel(
-                            states, values, first, int(t), _STEPS, problem.costs, problem.size, limits,
-                            self.family.prefixes, self.family.potential, reached, self.family.scratch,
-                        )
-                    )  # fmt: skip
-            self.layers += 1
-            new = np.flatnonzero((reached.kind >= 0) & (best <= self.cap[self.which])).astype(np.int32)
-            self.entries.append((new, best[new], reached.back[new], reached.kind[new]))
-            if len(new) and new[-1] == full:
-                self._keep(code, len(new) - 1, better)
-        return True
-
-    def _limits(self, used: Ints, kind: int) -> Limits:
-        """Windows: what the devices used can hold at most, and what the devices left must at least find done."""
-        problem = self.problem
-        left = problem.count - used
-        low, high, gain = [], [], []
-        whole = self.family.potential[-1]
-        for row, prices in problem.prices.items():
-            each = prices * float(self.cap[row])
-            low.append(whole[row] - left @ each)
-            high.append(used @ each)
-            gain.append(each[kind])
-        room = np.where(problem.room >= NEVER, np.inf, problem.room.astype(np.float64))
-        low.append(whole[-1] - room[left > 0] @ left[left > 0])
-        high.append(room[used > 0] @ used[used > 0])
-        gain.append(room[kind])
-        # float sums of up to n terms err by far less than this share of the whole
-        margin = 1e-9 * np.abs(whole) + 1e-9
-        return Limits(
-            cap=self.cap,
-            room=problem.room[kind : kind + 1],
-            which=np.array([self.which]),
-            low=np.array(low) - margin,
-            high=np.array(high) + margin,
-            gain=np.array(gain) + margin,
-            whole=np.array([int(not left.any())]),
-        )
-
-    def _keep(self, code: int, entry: int, better: Callable[[Plan, int], None] | None) -> None:
-        """Read a plan back from its last entry, and ask for better ones from now on."""
-        value = int(self.entries[code][1][entry])
-        plan: Plan = []
-        while code > 0:
-            states, _, back, kinds = self.entries[code]
-            kind = int(kinds[entry])
-            code -= int(self.problem.strides[kind])
-            before = int(self.entries[code][0][back[entry]])
-            stage = np.setdiff1d(
-                self.family.members(int(states[entry])), self.family.members(before), assume_unique=True
-            )
-            plan.append((stage, kind))
-            entry = int(back[entry])
-        self.found = plan[::-1]
-        self.cap[self.which] = value - 1
-        if better is not None:
-            better(self.found, value)
-
-
 class _Solver:
     """One call of :func:`solve_contiguous`: the plan and the bound so far."""
 
@@ -319,11 +158,11 @@ class _Solver:
             return ContiguousAnswer(empty, empty, (), 0.0, 0.0, True, self.stats)
         passes = self.variant == "max" and self.graph.backward_time is not None
         try:
-            bound, proved = self._attempt(_Problem(self.graph, passes, sizes_up=False))
+            bound, proved = self._attempt(Problem(self.graph, passes, sizes_up=False))
         except _Misfit:
             # a plan fits in rounded sizes but not in the true ones: search among the plans that surely fit
             self.plan, self.value, self.best = None, math.inf, 2 * NEVER
-            problem = _Problem(self.graph, passes, sizes_up=True)
+            problem = Problem(self.graph, passes, sizes_up=True)
             self._attempt(problem)
             bound, proved = problem.seconds(self.lower), False
             self.stats["reason"] = "not proved: memory is so nearly full that rounding of sizes decides"
@@ -332,7 +171,7 @@ class _Solver:
         device, kind, stages = self._devices(self.plan)
         return ContiguousAnswer(device, kind, stages, self.value, min(bound, self.value), proved, self.stats)
 
-    def _attempt(self, problem: _Problem) -> tuple[float, bool]:
+    def _attempt(self, problem: Problem) -> tuple[float, bool]:
         """Search; the proved bound in seconds and whether the search was completed."""
         self.problem = problem
         reason = self._hopeless(problem)
@@ -360,7 +199,7 @@ class _Solver:
         finished = False
         if ideals is not None:
             self.stats["ideals"] = len(ideals.last)
-            finished = self._search(_Family(problem, ideals))
+            finished = self._search(Family(problem, ideals))
         if not finished:
             self.stats["reason"] = "not proved: stopped before every chain of ideals was ruled out"
             return problem.seconds(self.lower), False
@@ -370,7 +209,7 @@ class _Solver:
             )
         return problem.seconds(min(self.best, NEVER)), True
 
-    def _hopeless(self, problem: _Problem) -> str:
+    def _hopeless(self, problem: Problem) -> str:
         """Why no plan exists, where that is plain to see."""
         time, room = problem.costs.time[:, 0, :], problem.room[:, None]
         if not len(time) or (time.min(axis=0) >= NEVER).any():
@@ -400,7 +239,7 @@ class _Solver:
             for _ in range(1 if self.graph.n < _STOPS else 3):
                 stops = choose_stops(problem.costs, order, problem.worths[0], _STOPS, keep)
                 chain = chain_of(problem.costs, problem.size, problem.room, order, stops, problem.passes)
-                family = _Family(problem, chain)
+                family = Family(problem, chain)
                 before = self.best
                 # small limits first: they keep the windows narrow
                 excess = self.lower // 16
@@ -412,18 +251,18 @@ class _Solver:
                     break
                 keep = np.cumsum([len(stage) for stage, _ in self.plan])
 
-    def _search(self, family: _Family, limit: int = 2 * NEVER) -> bool:
+    def _search(self, family: Family, limit: int = 2 * NEVER) -> bool:
         """Look for a plan of value at most ``limit`` that beats the best one; whether everything was ruled out else."""
         limit = min(limit, self.best - 1)
         exact = not isinstance(family.prefixes, Chain)
         if self.problem.passes == 2:
             return self._scan(family, limit, exact)
-        layers = _Layers(self.problem, family, [limit, NEVER, NEVER], 0, self.floor[0])
+        layers = Layers(self.problem, family, [limit, NEVER, NEVER], 0, self.floor[0])
         finished = layers.run(self.should_stop, self._offer)
         self._count(layers)
         return finished
 
-    def _scan(self, family: _Family, limit: int, exact: bool) -> bool:
+    def _scan(self, family: Family, limit: int, exact: bool) -> bool:
         """Scan of the forward limit (module docstring); with chains the number of runs is limited."""
         least0, least1 = self.floor
         heap = [(least0 + least1, least0, limit - least1, least1, True)]
@@ -440,7 +279,7 @@ class _Solver:
             runs += 1
             f = b if top else (a + b) // 2
             most = min(limit, self.best - 1)
-            layers = _Layers(self.problem, family, [f, most - a, most], 1, bw)
+            layers = Layers(self.problem, family, [f, most - a, most], 1, bw)
             finished = layers.run(self.should_stop, self._offer)
             self._count(layers)
             if not finished:
@@ -453,7 +292,7 @@ class _Solver:
                 heapq.heappush(heap, (a + backward, a, forward - 1, backward, False))
         return True
 
-    def _count(self, layers: _Layers) -> None:
+    def _count(self, layers: Layers) -> None:
         self.stats["layers"] = int(self.stats["layers"]) + layers.layers
 
     def _offer(self, plan: Plan, _: int) -> None:
@@ -494,18 +333,3 @@ class _Solver:
 
 class _Misfit(Exception):
     """A plan fits memory in rounded sizes only."""
-
-
-def stage_loads(costs: StageCosts, stage: Ints, kind: int) -> tuple[int, int]:
-    """Integer loads of a stage in both passes."""
-    part = np.zeros(costs.time.shape[2], np.bool_)
-    part[stage] = True
-    inside = part[costs.net_pin]
-    pins = (
-        np.add.reduceat(inside, costs.net_ptr[:-1], dtype=np.int64) if len(costs.net_source) else np.zeros(0, np.int64)
-    )
-    sends = part[costs.net_source]
-    pays = np.where(sends, np.where(pins < np.diff(costs.net_ptr), costs.leave[kind], 0), 0)
-    pays += np.where(~sends & (pins > 0), costs.arrive[kind], 0)
-    first, second = (int(costs.time[kind, p, stage].sum() + pays[costs.net_pass == p].sum()) for p in (0, 1))
-    return first, second
