@@ -28,7 +28,8 @@ most ``floor(2^k T)``. So if no plan stays below that in integers, none stays be
 
 **Kind ``maxload-cut``**: limit T, class v.
     Some device holds v. A set with v has a load of at least the value of any flow from v in the network whose cuts are the
-    loads (Lawler's expansion of nets); the flow is computed here by augmenting paths, for every type that can run v.
+    loads (Lawler's expansion of nets). The flow is asked of scipy for every type that can run v, in 30-bit integers, and its
+    capacities and conservation are checked, so nothing rests on scipy being right.
 """
 
 from __future__ import annotations
@@ -36,24 +37,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
-from hetopt.algorithms.jit import njit
-from hetopt.algorithms.stagegraph import StageGraph
+if TYPE_CHECKING:
+    from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["KINDS", "replay"]
 
 KINDS = ("maxload-prices", "maxload-cut")
 
+_CUT_BITS = 29  # the limit on the grid of a cut; scipy's flows are 32-bit integers
 _LOAD_BITS = 36  # the limit on the grid; sums stay below 2^37 in a sweep, products with buckets below 2^57
 _SLOPE_BITS = 16  # a slope is a multiple of 2^-16 price units a load unit
 _ROOM = 1 << 62  # everything that a sweep adds up stays below it, so that int64 cannot wrap
 _MOST_BUCKETS = 1 << 20
 _MOST_WORK = 1 << 36  # states times buckets that a replay is willing to look at
 _NEVER = 1 << 61
+_BLOCK = 1 << 21  # table entries looked at together, to bound memory
 
 Ints = NDArray[np.int64]
 
@@ -239,7 +244,7 @@ class _Sweep:
             work += len(states) * (buckets + 1)
             if work > _MOST_WORK:
                 raise ValueError("the certificate's order needs more states than a replay is willing to look at")
-            table = _layer(table, target, step, profit[v], slope, self.ceiling, len(states), _SLOPE_BITS)
+            table = _layer(table, target, step, profit[v], slope, self.ceiling, len(states))
         earned, excess = table[0].ravel(), table[1].ravel()
         within = earned > -_NEVER
         if not within.any():
@@ -310,54 +315,48 @@ class _Sweep:
         return moves
 
 
-@njit
-def _layer(table, target, step, gain, slope, ceiling, width, slope_bits):  # type: ignore[no-untyped-def]
-    """One class decided: table[0] profit, table[1] excess = 2^slope_bits profit - slope load, table[2] least load."""
-    buckets = table.shape[2] - 1
-    after = np.zeros((3, width, buckets + 1), dtype=np.int64)
-    never = -(1 << 61)
-    after[0] = never
-    for s in range(target.shape[0]):
-        for x in range(2):
-            t = target[s, x]
-            if t < 0:
-                continue
-            add = step[s, x]
-            extra = gain if x == 1 else 0
-            surplus = (extra << slope_bits) - slope * add
-            top, with_it = never, never
-            for b in range(buckets + 1):
-                profit, excess = table[0, s, b], table[1, s, b]
-                if profit == never:
-                    continue
-                # An entry further down has less load; if it also has more of both, this one adds nothing.
-                if profit <= top and excess <= with_it:
-                    continue
-                if profit > top:
-                    top, with_it = profit, excess
-                load = table[2, s, b] + add
-                if load > ceiling:
-                    break
-                k = load * buckets // ceiling
-                if after[0, t, k] == never:
-                    after[0, t, k] = profit + extra
-                    after[1, t, k] = excess + surplus
-                    after[2, t, k] = load
-                else:
-                    after[0, t, k] = max(after[0, t, k], profit + extra)
-                    after[1, t, k] = max(after[1, t, k], excess + surplus)
-                    after[2, t, k] = min(after[2, t, k], load)
-    return after
+def _layer(table: Ints, target: Ints, step: Ints, gain: int, slope: int, ceiling: int, width: int) -> Ints:
+    """One class decided: table[0] profit, table[1] excess = 2^16 profit - slope load, table[2] least load."""
+    columns = table.shape[2]
+    after = np.empty((3, width * columns), dtype=np.int64)
+    after[0] = after[1] = -_NEVER
+    after[2] = _NEVER
+    rows = max(1, _BLOCK // columns)
+    for start in range(0, table.shape[1], rows):
+        block = table[:, start : start + rows]
+        s, b = np.nonzero(_useful(block[0], block[1]))
+        profit, excess, load = block[:, s, b]
+        for x, extra in ((0, 0), (1, gain)):
+            to, add = target[start + s, x], step[start + s, x]
+            inside = (to >= 0) & (load + add <= ceiling)
+            reached = (load + add)[inside]
+            entry = to[inside] * columns + reached * (columns - 1) // ceiling
+            np.maximum.at(after[0], entry, profit[inside] + extra)
+            np.maximum.at(after[1], entry, excess[inside] + (extra << _SLOPE_BITS) - slope * add[inside])
+            np.minimum.at(after[2], entry, reached)
+    return after.reshape(3, width, columns)
+
+
+def _useful(profit: Ints, excess: Ints) -> NDArray[np.bool_]:
+    """Entries without one of less load in the same row that has at least their profit and at least their excess.
+
+    Compared with one such entry only, the most profitable so far; more need not be found.
+    """
+    rows = np.arange(len(profit))[:, None]
+    record = np.full_like(profit, -_NEVER)
+    np.maximum.accumulate(profit[:, :-1], axis=1, out=record[:, 1:])
+    place = np.where(profit > record, np.arange(profit.shape[1]), 0)
+    holder = np.zeros_like(place)
+    np.maximum.accumulate(place[:, :-1], axis=1, out=holder[:, 1:])
+    beaten = (profit <= record) & (excess <= excess[rows, holder])
+    return (profit > -_NEVER) & ~beaten
 
 
 def _replay_cut(graph: StageGraph, limit: float, pivot: object) -> None:
     if isinstance(pivot, bool) or not isinstance(pivot, int | np.integer) or not 0 <= pivot < graph.n:
         raise ValueError(f"the certificate's class is {pivot!r}; expected one of the {graph.n} classes")
     v = int(pivot)
-    # All capacities together keep 58 bits, so that no sum of flows can wrap.
-    whole = limit + float(np.where(np.isfinite(graph.time), graph.time, 0.0).max(axis=1, initial=0.0).sum())
-    whole += float((graph.rate_in + graph.rate_out).max(initial=0.0) * graph.net_weight.sum())
-    bits = 58 - math.frexp(whole)[1]
+    bits = _CUT_BITS - math.frexp(limit)[1]
     needed = math.ceil(Fraction(limit) * Fraction(2) ** bits)
     for t in np.flatnonzero(graph.count > 0).tolist():
         time = _floor(graph.time[:, t], bits)
@@ -374,61 +373,26 @@ def _replay_cut(graph: StageGraph, limit: float, pivot: object) -> None:
 
 
 def _least_load(graph: StageGraph, time: Ints, arrive: Ints, leave: Ints, v: int, needed: int) -> int:
-    """Value of a flow from class v, a lower bound on the load of every set with v; stops when ``needed`` is reached.
+    """Value of a flow from class v, a lower bound on the load of every set with v; at most ``needed``.
 
-    Nodes: classes, for each net one node for receiving and one for sending it, and the sink. A set pays time to the sink,
-    pin -> receive -> source when it has a pin but not the source, source -> send -> pin when it has the source but not all.
+    Nodes: classes, for each net one node for receiving and one for sending it, the sink, and a source that lets ``needed``
+    into v. A set pays time to the sink, pin -> receive -> source of the net when it has a pin but not that source, and
+    source of the net -> send -> pin when it has that source but not all pins.
     """
     n, nets = graph.n, len(graph.net_weight)
     net = np.repeat(np.arange(nets), np.diff(graph.net_ptr))
-    everything = np.full(len(net), _NEVER)
     classes, numbers = np.arange(n), np.arange(nets)
-    tail = np.concatenate([classes, graph.net_pin, n + numbers, graph.net_source, n + nets + net])
-    head = np.concatenate([np.full(n, n + 2 * nets), n + net, graph.net_source, n + nets + numbers, graph.net_pin])
-    room = np.concatenate([time, everything, arrive, leave, everything])
-    both = np.concatenate([tail, head])
-    arcs = np.argsort(both, kind="stable")
-    first = np.concatenate([[0], np.cumsum(np.bincount(both, minlength=n + 2 * nets + 1))])
-    other = np.concatenate([head, tail])
-    rest = np.concatenate([room, np.zeros(len(room), dtype=np.int64)])
-    return int(_augment(first, arcs, other, rest, v, n + 2 * nets, needed))
-
-
-@njit
-def _augment(first, arcs, other, rest, source, sink, needed):  # type: ignore[no-untyped-def]
-    """Shortest augmenting paths from source to sink; arc e and its reverse are ``half`` apart."""
-    half = len(rest) // 2
-    came = np.empty(len(first) - 1, dtype=np.int64)
-    queue = np.empty(len(first) - 1, dtype=np.int64)
-    flow = 0
-    while flow < needed:
-        came[:] = -1
-        came[source] = -2
-        queue[0] = source
-        read, wrote = 0, 1
-        while read < wrote and came[sink] == -1:
-            u = queue[read]
-            read += 1
-            for j in range(first[u], first[u + 1]):
-                e = arcs[j]
-                if rest[e] > 0 and came[other[e]] == -1:
-                    came[other[e]] = e
-                    queue[wrote] = other[e]
-                    wrote += 1
-        if came[sink] == -1:
-            break
-        push = needed - flow
-        u = sink
-        while u != source:
-            e = came[u]
-            push = min(push, rest[e])
-            u = other[e + half] if e < half else other[e - half]
-        u = sink
-        while u != source:
-            e = came[u]
-            twin = e + half if e < half else e - half
-            rest[e] -= push
-            rest[twin] += push
-            u = other[twin]
-        flow += push
-    return flow
+    receive, send, sink, start = n + numbers, n + nets + numbers, n + 2 * nets, n + 2 * nets + 1
+    everything = np.full(len(net), needed)
+    tail = np.concatenate([classes, graph.net_pin, receive, graph.net_source, send[net], [start]])
+    head = np.concatenate([np.full(n, sink), receive[net], graph.net_source, send, graph.net_pin, [v]])
+    room = np.concatenate([time, everything, arrive, leave, everything, [needed]]).clip(max=needed)
+    capacity = csr_array((room.astype(np.int32), (tail, head)), shape=(start + 1, start + 1))
+    found = maximum_flow(capacity, start, sink).flow
+    flow, allowed = found.astype(np.int64), capacity.astype(np.int64)
+    if (flow - allowed).max() > 0 or abs(flow + flow.T).max() != 0:
+        raise ValueError("the flow that was found for the certificate exceeds a capacity")
+    surplus = np.asarray(flow.sum(axis=1)).ravel()
+    if surplus[np.arange(sink)].any():
+        raise ValueError("the flow that was found for the certificate is not conserved")
+    return int(surplus[start])

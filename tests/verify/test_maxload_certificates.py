@@ -120,14 +120,26 @@ def test_sweep_bounds_the_best_profit_and_exact_buckets_meet_it(seed: int) -> No
     assert sweep.most(order, profit, 0, 1 << 16) == best
 
 
-def test_compiled_and_plain_kernels_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate = prices(6.999, order=[1, 3, 0, 2], buckets=50, slopes=[0.1])
-    cut = {"kind": "maxload-cut", "limit": 5.0, "class": 1}
-    compiled = replay(CHAIN, certificate), replay(CHAIN, cut)
-    for name in ("_layer", "_augment"):
-        kernel = getattr(maxload_certificates, name)
-        monkeypatch.setattr(maxload_certificates, name, kernel.py_func)
-    assert (replay(CHAIN, certificate), replay(CHAIN, cut)) == compiled
+def test_a_false_flow_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = {"kind": "maxload-cut", "limit": 4.0, "class": 1}
+    replay(CHAIN, certificate)
+    honest = maxload_certificates.maximum_flow
+
+    def doubled(*arguments: object) -> object:
+        found = honest(*arguments)
+        found.flow.data *= 2
+        return found
+
+    def leaking(*arguments: object) -> object:
+        found = honest(*arguments)
+        last = found.flow.shape[0] - 1
+        found.flow[last, 1] = found.flow[1, last] = 0
+        return found
+
+    for oracle, sentence in ((doubled, "exceeds"), (leaking, "not conserved")):
+        monkeypatch.setattr(maxload_certificates, "maximum_flow", oracle)
+        with pytest.raises(ValueError, match=sentence):
+            replay(CHAIN, certificate)
 
 
 MUTATIONS = {
