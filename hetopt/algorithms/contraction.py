@@ -297,10 +297,9 @@ def _merge_zero_time(
         seconds, bytes_ = _sum_rows(label, time, classes), _sums(label, size, classes)
         if idle == 3 or classes < 2:
             break
-        # memory of a type cannot bind when all that may run there fits one device, rounding of the sum included
-        roomy = np.array(
-            [bytes_[np.isfinite(s)].sum() * (1 + 1e-9) <= m for s, m in zip(seconds.T, memory, strict=True)]
-        )
+        # memory of a type cannot bind when all that may run there fits one device
+        whole = np.array([bytes_[np.isfinite(column)].sum() for column in seconds.T])
+        roomy = whole * _margin(bytes_) <= memory
         nets = _nets(label, sends, directed)
         root = _merge_round(turn % 3, seconds, bytes_, roomy, precedence, nets, directed)
         idle = idle + 1 if len(root) == int(root.max()) + 1 else 0
@@ -342,6 +341,11 @@ def _merge_round(
     return _dense(root)
 
 
+def _margin(values: Floats) -> float:
+    """Factor that makes up for the rounding of a sum: none for whole numbers, whose sums are exact."""
+    return 1.0 if (values == np.floor(values)).all() and values.sum() < 2.0**53 else 1 + 1e-9
+
+
 def _partner(nets: _Nets, classes: int) -> Ints:
     """For each class another pin of its smallest net (the heaviest of those); without nets, class 0 (or 1)."""
     partner = np.where(np.arange(classes) == 0, min(1, classes - 1), 0)
@@ -376,8 +380,7 @@ def _no_dearer(moves: Ints, target: Ints, nets: _Nets, directed: bool, classes: 
     saved = _sums(kind[alone], weight[alone], 2 * classes)
     added = _sums(kind[~shared], weight[~shared], 2 * classes)
     terms = np.maximum(*(np.bincount(kind[mask], minlength=2 * classes) for mask in (alone, ~shared)))
-    # a sum of two or more terms is rounded; the comparison must hold without the rounding
-    fine = np.asarray(added * np.where(terms > 1, 1 + 1e-12, 1.0) <= saved).reshape(classes, 2).all(axis=1)
+    fine = np.asarray(added * np.where(terms > 1, _margin(nets.weight), 1.0) <= saved).reshape(classes, 2).all(axis=1)
     return np.asarray(np.asarray(fine)[moves])
 
 
