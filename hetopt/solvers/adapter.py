@@ -29,7 +29,7 @@ from hetopt.solvers.base import (
     Verdict,
     effective_time,
 )
-from hetopt.solvers.checks import crossed_bounds, may_be_unbounded, trivial, validated
+from hetopt.solvers.checks import hopeless, may_be_unbounded, trivial, validated
 from hetopt.solvers.watch import Watch, supervise
 
 __all__ = ["Adapter"]
@@ -107,7 +107,7 @@ class Adapter(ABC):
         self.require("mip" if model.is_mip else "lp", f"the model {model.name!r}")
         if options.hint is not None and np.shape(options.hint) != (model.n_columns,):
             raise ValueError(f"the hint has shape {np.shape(options.hint)}, expected ({model.n_columns},)")
-        early = crossed_bounds(model) or (trivial(model) if model.n_columns == 0 else None)
+        early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
         answer = self.watched(model, options, control, {})

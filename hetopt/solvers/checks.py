@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hetopt.linear import LinearModel, Violation
 from hetopt.solvers.base import Answer, SolverError
 
-__all__ = ["crossed_bounds", "dual_bound", "may_be_unbounded", "trivial", "validated"]
+__all__ = ["dual_bound", "hopeless", "may_be_unbounded", "trivial", "validated"]
 
 INTEGRALITY = 1e-5  # a value this close to an integer is rounded
 CLEAN = 1e-6  # violations up to this, relative to the row's scale, are not worth a word
@@ -131,10 +131,10 @@ def dual_bound(model: LinearModel, row_dual: NDArray[np.float64], *, tolerance: 
     return sign * total
 
 
-def crossed_bounds(model: LinearModel) -> Answer | None:
-    """An "infeasible" answer when a column or row has no value at all between its bounds, else None.
+def hopeless(model: LinearModel) -> Answer | None:
+    """An "infeasible" answer when a column or row, looked at by itself, has no value within its bounds, else None.
 
-    Solvers disagree here: some call such a model invalid, one of them solves it.
+    Solvers disagree here: some call such a model invalid, some fail, one of them solves it.
     """
     for low, high, name in (
         (model.lower, model.upper, model.column_name),
@@ -145,6 +145,11 @@ def crossed_bounds(model: LinearModel) -> Answer | None:
             k = int(empty[0])
             note = f"{name(k)} has lower bound {low[k]:g} and upper bound {high[k]:g}: no value fits"
             return Answer("infeasible", "", "", "bounds cross", notes=(note,))
+    empty = np.diff(model.matrix.indptr) == 0
+    barred = np.flatnonzero(empty & ((model.row_lower > 0) | (model.row_upper < 0)))
+    if barred.size:
+        note = f"{model.row_name(int(barred[0]))} has no entries, and 0 is not within its bounds"
+        return Answer("infeasible", "", "", "empty row", notes=(note,))
     return None
 
 
@@ -155,8 +160,5 @@ def may_be_unbounded(model: LinearModel) -> bool:
 
 
 def trivial(model: LinearModel) -> Answer:
-    """Answer for a model without columns, which solvers refuse or get wrong: every row's activity is 0."""
-    broken = model.check(np.empty(0), most=1)
-    if broken:
-        return Answer("infeasible", "", "", "no columns", notes=(str(broken[0]),))
+    """Answer for a model without columns and not hopeless, which solvers refuse or get wrong."""
     return Answer("optimal", "", "", "no columns", None, np.empty(0), model.offset, model.offset)

@@ -22,7 +22,7 @@ from hetopt.control import Control
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
-from hetopt.solvers.checks import crossed_bounds, trivial, validated
+from hetopt.solvers.checks import hopeless, trivial, validated
 from hetopt.solvers.watch import VERDICTS, Watch
 
 __all__ = ["STATUS", "CpProgram", "CpSat", "solve", "to_program"]
@@ -99,7 +99,7 @@ class CpSat(Adapter):
             raise ValueError(f"the hint has shape {np.shape(options.hint)}, expected ({count},)")
         if isinstance(model, CpProgram):
             return _gap_told(self.watched(model, options, control, {}), model.sense)
-        early = crossed_bounds(model) or (trivial(model) if model.n_columns == 0 else None)
+        early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
         answer = self.watched(to_program(model), options, control, {})

@@ -143,7 +143,9 @@ def installed() -> list[str]:
 
 
 def _arrays(model: LinearModel) -> dict[str, np.ndarray[Any, Any]]:
-    a = model.matrix
+    """The model without rows that have no entries: CBC fails on them, and here they say nothing any more."""
+    kept = np.diff(model.matrix.indptr) > 0
+    a = model.matrix[kept]
     return {
         "indptr": a.indptr,
         "indices": a.indices,
@@ -152,8 +154,8 @@ def _arrays(model: LinearModel) -> dict[str, np.ndarray[Any, Any]]:
         "upper": model.upper,
         "integrality": model.integrality,
         "cost": model.cost,
-        "row_lower": model.row_lower,
-        "row_upper": model.row_upper,
+        "row_lower": model.row_lower[kept],
+        "row_upper": model.row_upper[kept],
     }
 
 

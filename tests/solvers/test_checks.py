@@ -137,11 +137,19 @@ def test_columns_and_rows_that_no_value_fits_are_named_without_asking_the_solver
     assert "pair[1] has lower bound 2 and upper bound 1" in Fake().solve(model).notes[0]
 
 
+def test_a_row_without_entries_is_settled_without_asking_the_solver():
+    model = knapsack()
+    model.rows("nothing", 2, [], lower=[-1, 1])
+    answer = Fake(error=AssertionError()).solve(model)
+    assert answer.reason == "infeasible"
+    assert answer.notes == ("nothing[1] has no entries, and 0 is not within its bounds",)
+
+
 def test_a_model_without_columns_is_settled_by_its_rows():
     model = LinearModel()
     model.rows("r", 1, [], lower=1, upper=2)
     answer = Fake(error=AssertionError()).solve(model)
-    assert (answer.reason, answer.notes) == ("infeasible", ("row r[0] is violated by 1",))
+    assert (answer.reason, answer.notes) == ("infeasible", ("r[0] has no entries, and 0 is not within its bounds",))
 
 
 def test_which_objectives_can_run_away():

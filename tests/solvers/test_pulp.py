@@ -156,9 +156,3 @@ def test_columns_that_nothing_mentions_take_a_value_within_their_bounds():
     answer = pulp.solve(model)
     assert answer.reason == "optimal"
     assert model.check(answer.x) == []
-
-
-def test_rows_without_entries_still_count():
-    model = CASES[0].model
-    model.rows("nothing", 1, [], lower=1)
-    assert pulp.solve(model).reason == "infeasible"
