@@ -66,7 +66,7 @@ class MILP(LinearFormulation):
     kind = "exact"
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Model (1)-(4); columns ``x[job,device]`` and ``makespan``, the latter in units that suit a solver's tolerances."""
+        """Model (1)-(4); columns ``x[job,device]``, ``used[device]`` and ``makespan``, in units that suit tolerances."""
         jobs = jobs_of(instance)
         n, d = jobs.time.shape
         names = job_names(instance, jobs)
@@ -81,8 +81,13 @@ class MILP(LinearFormulation):
         j, i = np.nonzero(can)
         pairs = x[j, i]
         model.rows("assign", n, [(j, pairs, 1.0)], lower=1, upper=1, labels=(names,))  # (1)
-        devices = (instance.device_names,)
-        model.rows("load", d, [(i, pairs, time[j, i]), (np.arange(d), t, -1.0)], upper=-ready, labels=devices)  # (2)
+        busy = np.flatnonzero(ready > 0)
+        u = model.continuous("used", busy.size, upper=1.0, labels=([instance.device_names[k] for k in busy],))
+        load: list[tuple[Any, Any, Any]] = [(i, pairs, time[j, i]), (busy, u, ready[busy]), (np.arange(d), t, -1.0)]
+        model.rows("load", d, load, upper=0, labels=(instance.device_names,))  # (2)
+        late = np.flatnonzero(ready[i] > 0)
+        row, of = np.arange(late.size), u[np.searchsorted(busy, i[late])]
+        model.rows("used", late.size, [(row, pairs[late], 1.0), (row, of, -1.0)], upper=0)  # (2')
         for block, need, limit in (
             ("memory", jobs.memory, jobs.capacity),
             ("tasks", jobs.count, jobs.most),
@@ -107,15 +112,17 @@ class MILP(LinearFormulation):
         return jobs_of(instance).solution(np.argmax(x[model.columns("x")], axis=1))
 
     def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
-        """x and T of a plan."""
+        """x, u and T of a plan."""
         if solution.placement is None or (solution.placement < 0).any():
             return None
         placement = jobs_of(instance).placement(solution)
         point = np.zeros(model.n_columns)
         x = model.columns("x")
         point[x[np.arange(len(placement)), placement]] = 1.0
-        finish = instance.available_from + loads(instance, solution.placement)
-        point[model.columns("makespan")] = finish.max() / model.cost[model.columns("makespan")]
+        busy = np.flatnonzero(instance.available_from > 0)
+        point[model.columns("used")] = np.isin(busy, placement)
+        t = model.columns("makespan")
+        point[t] = finish(instance, solution.placement).max() / model.cost[t]
         return point
 
 
@@ -325,7 +332,7 @@ class Makespan(Problem):
 
 def finish(instance: Instance, placement: NDArray[np.int64]) -> NDArray[np.float64]:
     """(d,) second at which each device is done with its jobs; 0 for a device without jobs."""
-    used = np.bincount(placement[placement >= 0], minlength=instance.n_devices) > 0
+    used = np.isin(np.arange(instance.n_devices), placement)
     return np.where(used, instance.available_from + loads(instance, placement), 0.0)
 
 
