@@ -515,8 +515,9 @@ class TestWords:
 
 
 PLANS = """
-import hashlib, json, sys
+import json, sys
 import hetopt
+from hetopt.io.results import plain
 from hetopt.registry import problems
 told = {}
 for one in problems():
@@ -528,7 +529,7 @@ for one in problems():
                 r = hetopt.solve(instance, objective=one.name, method=method.name, seed=3)
                 plan = None if r.solution is None else r.solution.to_json(instance)
                 told[f"{one.name} {method.name} {seed}"] = [plan, r.objective, r.bound, r.status, r.certificate]
-json.dump(told, sys.stdout, sort_keys=True)
+json.dump(plain(told), sys.stdout, sort_keys=True)
 """
 
 
