@@ -8,6 +8,7 @@ comparison of two binaries; a position then has a device type. That form knows n
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +18,33 @@ from numpy.typing import NDArray
 from formulations.partition._pipeline import Pipeline, pipeline_of
 from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.control import Control
-from hetopt.formulation import ConstraintModel, LinearFormulation, Question
+from hetopt.formulation import ConstraintModel, LinearFormulation, Option, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 
-__all__ = ["CPSAT", "LP", "MILP", "chain_order"]
+__all__ = ["CPSAT", "LP", "MILP", "OPTIONS", "chain_order"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Terms = list[tuple[Any, Any, Any]]
+
+OPTIONS = (
+    Option(
+        "contiguous",
+        ("ideals", "device", "none"),
+        "ideals",
+        "stages as a chain of ideals, convex per device, or any sets of tasks",
+        aliases={"true": "ideals", "false": "none"},
+    ),
+    Option("passes", ("sum", "max"), "sum", "forward and backward load together, or the largest of each added up"),
+)
+
+
+def _asked(instance: Instance, question: Question | None) -> Mapping[str, Any]:
+    """The options in force: the question's, else the instance's own."""
+    own = instance.question
+    return question or {option.name: option.check(own.get(option.name, option.default)) for option in OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -97,9 +115,7 @@ class MILP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """The model for the question's kind of contiguity; columns ``x``/``y``, ``in``, ``out``, ``load``."""
-        from formulations.partition.maxload import PROBLEM
-
-        asked = question or PROBLEM.question(instance)
+        asked = _asked(instance, question)
         pipeline = pipeline_of(instance, asked["contiguous"])
         if asked["contiguous"] == "ideals":
             return _chain_model(pipeline, asked["passes"])
@@ -143,9 +159,7 @@ class LP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """The placement model without contiguity and integrality."""
-        from formulations.partition.maxload import PROBLEM
-
-        asked = question or PROBLEM.question(instance)
+        asked = _asked(instance, question)
         return _placement_model(instance, pipeline_of(instance, "none"), asked["passes"], convex=False).relax()
 
 

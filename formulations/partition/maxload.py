@@ -58,7 +58,7 @@ from formulations._jobs import jobs_of, shortfalls
 from formulations.partition import _maxload_models as models
 from formulations.partition._pipeline import pipeline_of, rates
 from hetopt.control import Control
-from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Question, RunOptions, Step
+from hetopt.formulation import Evaluation, Method, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
@@ -210,16 +210,7 @@ class MaxLoad(Problem):
     objectives = ("throughput", "maxload")
     title = "a model's graph over pipeline devices, the busiest one as little loaded as possible"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "backward"})
-    options = (
-        Option(
-            "contiguous",
-            ("ideals", "device", "none"),
-            "ideals",
-            "stages as a chain of ideals, convex per device, or any sets of tasks",
-            aliases={"true": "ideals", "false": "none"},
-        ),
-        Option("passes", ("sum", "max"), "sum", "forward and backward load together, or the largest of each added up"),
-    )
+    options = models.OPTIONS
     methods = (
         DP(),
         models.CPSAT(),
