@@ -205,7 +205,9 @@ class Layers:
 
 
 def stage_loads(costs: StageCosts, stage: Ints, kind: int) -> tuple[int, int]:
-    """Integer loads of a stage in both passes."""
+    """Integer loads of a stage in both passes; ``NEVER`` where it cannot run."""
+    if (costs.time[kind, :, stage] >= NEVER).any():
+        return NEVER, NEVER
     part = np.zeros(costs.time.shape[2], np.bool_)
     part[stage] = True
     inside = part[costs.net_pin]
