@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hetopt.errors import InputError
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, SolverMissing
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def get(name: str) -> Adapter:
 
     Raises
     ------
-    ValueError
+    InputError
         There is no such adapter; the message lists those there are.
     SolverError
         A third party's adapter cannot be imported.
     """
     if name not in _entries():
-        raise ValueError(f"there is no solver {name!r}; there are {', '.join(names())}")
+        raise InputError(f"there is no solver {name!r}; there are {', '.join(names())}")
     module, _, attribute = _entries()[name].partition(":")
     try:
         adapter: Adapter = getattr(importlib.import_module(module), attribute)()

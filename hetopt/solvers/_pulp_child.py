@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from hetopt.errors import InputError
 from hetopt.solvers.base import check_native
 
 # Who is asked when nobody is named: CBC where it is there, because HiGHS has an adapter of its own.
@@ -35,7 +36,7 @@ def main(folder: Path) -> None:
         arrays = {name: data[name] for name in data.files}
     try:
         answer, x = _solve(request, arrays)
-    except ValueError as error:
+    except InputError as error:
         answer, x = {"refused": str(error)}, None
     if x is not None:
         np.save(folder / "x.npy", x, allow_pickle=False)
@@ -86,9 +87,9 @@ def _solver(pulp: Any, request: dict[str, Any], arrays: dict[str, np.ndarray[Any
     native = dict(request["native"])
     name = str(native.pop("solver", "") or next((name for name in PREFERRED if name in usable), "any"))
     if name not in usable:
-        raise ValueError(f"pulp has no solver {name!r} here; it has {', '.join(usable) or 'none'}")
+        raise InputError(f"pulp has no solver {name!r} here; it has {', '.join(usable) or 'none'}")
     if name == "CPSAT":
-        raise ValueError("pulp's CPSAT rounds data and continuous columns without a word; use the solver cpsat")
+        raise InputError("pulp's CPSAT rounds data and continuous columns without a word; use the solver cpsat")
     parameters = inspect.signature(getattr(pulp, name).__init__).parameters
     free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = [key for key in parameters if key not in ("self", "solverParams")]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.base import (
     Answer,
@@ -100,13 +101,13 @@ class Adapter(ABC):
             The solver's package is not installed.
         SolverError
             The solver cannot take this kind of model, failed, or answered nonsense.
-        ValueError
+        InputError
             An option is unknown or has no meaning.
         """
         options = options or Options()
         self.require("mip" if model.is_mip else "lp", f"the model {model.name!r}")
         if options.hint is not None and np.shape(options.hint) != (model.n_columns,):
-            raise ValueError(f"the hint has shape {np.shape(options.hint)}, expected ({model.n_columns},)")
+            raise InputError(f"the hint has shape {np.shape(options.hint)}, expected ({model.n_columns},)")
         early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
@@ -144,6 +145,7 @@ class Adapter(ABC):
     def watched(self, model: Any, options: Options, control: Control | None, extra: Mapping[str, Any]) -> Answer:
         """Call :meth:`run` under watch, with notes on the options this solver cannot honour."""
         started = time.monotonic()
+        _check_log(options.log_file)
         notes = list(self._ignored(options))
         who = (self.name, self.version())
         counted = options.deterministic and self.work_limit
@@ -167,3 +169,12 @@ class Adapter(ABC):
             yield f"{self.name} writes no log file"
         if options.deterministic and "deterministic" not in self.capabilities:
             yield f"{self.name} does not promise the same answer on each run"
+
+
+def _check_log(path: str | None) -> None:
+    """Refuse a log file that cannot be written, in the same words for all solvers (one of them would just go without)."""
+    if path is not None:
+        try:
+            open(path, "ab").close()
+        except OSError as error:
+            raise InputError(f"cannot write the log file {str(path)!r}: {error.strerror or error}") from error

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 
 __all__ = [
     "Answer",
@@ -90,15 +91,15 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.time_limit is not None and not self.time_limit >= 0:
-            raise ValueError(f"time_limit is {self.time_limit}; expected seconds, 0 or more, or None")
+            raise InputError(f"time_limit is {self.time_limit}; expected seconds, 0 or more, or None")
         if not 0 <= self.relative_gap < float("inf"):
-            raise ValueError(f"relative_gap is {self.relative_gap}; expected a number from 0 on, such as 0.01")
+            raise InputError(f"relative_gap is {self.relative_gap}; expected a number from 0 on, such as 0.01")
         if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}; expected at least 1")
+            raise InputError(f"threads is {self.threads}; expected at least 1")
         if not 0 <= self.seed < 2**31:
-            raise ValueError(f"seed is {self.seed}; expected an integer from 0 to {2**31 - 1}")
+            raise InputError(f"seed is {self.seed}; expected an integer from 0 to {2**31 - 1}")
         if self.memory_limit is not None and self.memory_limit <= 0:
-            raise ValueError(f"memory_limit is {self.memory_limit}; expected bytes, more than 0, or None")
+            raise InputError(f"memory_limit is {self.memory_limit}; expected bytes, more than 0, or None")
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,14 @@ def check_native(solver: str, given: Iterable[str], known: Iterable[str]) -> Non
 
     Raises
     ------
-    ValueError
+    InputError
         A name of ``given`` is not in ``known``.
     """
     names = list(known)
     for name in given:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-            raise ValueError(f"{solver} has no option {name!r}; the nearest is {near[0] if near else 'none'!r}")
+            raise InputError(f"{solver} has no option {name!r}; the nearest is {near[0] if near else 'none'!r}")
 
 
 def effective_time(options: Options, control: Control | None) -> float | None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
@@ -88,7 +89,7 @@ class CpSat(Adapter):
 
         Raises
         ------
-        SolverMissing, SolverError, ValueError
+        SolverMissing, SolverError, InputError
             As :meth:`Adapter.solve`; a continuous column, an unbounded one or data that are not integers are a
             SolverError that names the first culprit.
         """
@@ -96,7 +97,7 @@ class CpSat(Adapter):
         self.require("cp", f"the model {model.name!r}")
         count = model.n_columns if isinstance(model, LinearModel) else len(model.variables)
         if options.hint is not None and np.shape(options.hint) != (count,):
-            raise ValueError(f"the hint has shape {np.shape(options.hint)}, expected ({count},)")
+            raise InputError(f"the hint has shape {np.shape(options.hint)}, expected ({count},)")
         if isinstance(model, CpProgram):
             return _gap_told(self.watched(model, options, control, {}), model.sense)
         early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
@@ -259,7 +260,7 @@ def _configure(parameters: Any, options: Options, watch: Watch) -> None:
             # in protobuf's text format, strings stand in quotes, and numbers and enumerations do not
             word = f'"{item}"' if words else str(item).lower() if isinstance(item, bool) else str(item)
             if not parameters.merge_text_format(f"{name}: {word}"):
-                raise ValueError(f"cpsat does not accept the value {item!r} for its option {name!r}")
+                raise InputError(f"cpsat does not accept the value {item!r} for its option {name!r}")
 
 
 def _which_limit(solver: Any, options: Options, watch: Watch, seconds: float) -> Verdict:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
@@ -111,7 +112,7 @@ class Cvxpy(Adapter):
 
         Raises
         ------
-        SolverMissing, SolverError, ValueError
+        SolverMissing, SolverError, InputError
             As :meth:`Adapter.solve`; a problem that breaks the rules of convexity is a SolverError.
         """
         self.require("convex", "a convex problem")
@@ -168,9 +169,9 @@ def _settings(options: Options, watch: Watch, *, is_mip: bool) -> tuple[str, dic
     native = dict(options.native)
     solver = str(native.pop("solver", "HIGHS" if is_mip else "CLARABEL")).upper()
     if solver not in cvxpy.installed_solvers():
-        raise ValueError(f"cvxpy has no solver {solver!r} here; it has {', '.join(cvxpy.installed_solvers())}")
+        raise InputError(f"cvxpy has no solver {solver!r} here; it has {', '.join(cvxpy.installed_solvers())}")
     names = NAMES.get(solver, {})
-    wishes: dict[str, Any] = {"threads": options.threads}
+    wishes: dict[str, Any] = {"threads": 1 if options.deterministic else options.threads}
     if watch.remaining is not None:
         wishes["time_limit"] = max(watch.remaining, 1e-3)
     if is_mip and options.relative_gap:

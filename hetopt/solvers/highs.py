@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
@@ -76,6 +77,8 @@ class Highs(Adapter):
         status = highs.getModelStatus().name
         reason, limit = self.verdict(status)
         reason = self.told_apart(reason, model, options, watch)
+        if reason == "error":
+            raise SolverError(f"highs {self.version()} failed on the model {model.name!r}: {status}")
         if reason == "interrupted" and watch.cause is not None:
             reason, limit = VERDICTS[watch.cause]
         answer = Answer(reason, self.name, self.version(), status, limit, notes=tuple(notes))
@@ -169,9 +172,9 @@ def _configure(highs: Any, options: Options, watch: Watch) -> None:
         "mip_abs_gap": 0.0,
         "mip_rel_gap": float(options.relative_gap),
         "random_seed": int(options.seed),
-        "threads": int(options.threads),
+        "threads": 1 if options.deterministic else int(options.threads),
     }
-    if options.threads == 1:
+    if ours["threads"] == 1:
         ours["parallel"] = "off"
     if watch.remaining is not None:
         ours["time_limit"] = float(watch.remaining)
@@ -180,8 +183,12 @@ def _configure(highs: Any, options: Options, watch: Watch) -> None:
     known = [name for name in dir(highs.getOptions()) if not name.startswith("_")] + ["iis_strategy"]
     check_native("highs", options.native, known)
     for name, value in {**ours, **options.native}.items():
-        if highs.setOptionValue(name, value).name != "kOk":
-            raise ValueError(f"highs does not accept the value {value!r} for its option {name!r}")
+        try:
+            accepted = highs.setOptionValue(name, value).name == "kOk"
+        except TypeError:
+            accepted = False
+        if not accepted:
+            raise InputError(f"highs does not accept the value {value!r} for its option {name!r}")
 
 
 def _pass_model(highs: Any, model: LinearModel, *, rows: NDArray[np.int64] | None = None) -> None:

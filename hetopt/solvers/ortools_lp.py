@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
@@ -135,7 +136,7 @@ class _OrToolsLp(Adapter):
         try:
             json_format.ParseDict(dict(options.native), own)
         except json_format.ParseError as error:
-            raise ValueError(f"{self.name} does not accept a native option: {error}") from None
+            raise InputError(f"{self.name} does not accept a native option: {error}") from None
         return proto
 
     @abstractmethod

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict
@@ -178,7 +179,7 @@ def _ask(
         except (OSError, ValueError):
             raise SolverError(_post_mortem(process.returncode, said)) from None
         if "refused" in answer:
-            raise ValueError(answer["refused"])
+            raise InputError(answer["refused"])
         point = folder / "x.npy"
         return answer, np.load(point, allow_pickle=False) if point.exists() else None
 

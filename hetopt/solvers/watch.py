@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
+from hetopt.errors import InputError
 from hetopt.solvers.base import Answer, Options, SolverError, Verdict
 
 __all__ = ["GRACE", "Watch", "abandoned", "supervise"]
@@ -49,7 +50,7 @@ class Watch:
     stopped
         The solver should return; adapters poll it in the solver's callbacks.
     on_stop
-        Called once when ``stopped`` turns true, for solvers that are told rather than asked.
+        Called when ``stopped`` turns true and again until the solver returns, for solvers that are told rather than asked.
     deadline
         ``time.monotonic()`` at which the time is up; None without a limit.
     """
@@ -86,7 +87,11 @@ class Watch:
         """Ask the solver to return; the first cause counts."""
         if self.cause is None:
             self.cause, self.stopped = cause, True
-        if self.on_stop is not None:
+        self.insist()
+
+    def insist(self) -> None:
+        """Tell the solver again: the first time it may not have been ready to hear."""
+        if self.stopped and self.on_stop is not None:
             self.on_stop()
 
     def deliver(self, options: Options) -> None:
@@ -128,7 +133,7 @@ def supervise(
     Raises
     ------
     SolverError
-        ``work`` raised; its message is kept. ``ValueError`` and ``SolverError`` pass unchanged.
+        ``work`` raised; its message is kept. ``InputError`` and ``SolverError`` pass unchanged.
     """
     watch = Watch(seconds, keep_points=options.on_incumbent is not None)
     done = threading.Event()
@@ -156,7 +161,7 @@ def supervise(
             _left_behind.append(thread)
     if failure:
         error = failure[0]
-        if isinstance(error, (SolverError, ValueError)):
+        if isinstance(error, (SolverError, InputError)):
             raise error
         raise SolverError(f"{who[0]} {who[1]} failed: {type(error).__name__}: {error}") from error
     if outcome:
@@ -178,8 +183,9 @@ def _wait(watch: Watch, done: threading.Event, options: Options, control: Contro
                 cause = _cause(watch, options, control, memory)
                 if cause is not None:
                     watch.stop(cause)
-            if watch.cause is not None and give_up is None:
-                give_up = time.monotonic() + GRACE
+            if watch.cause is not None:
+                give_up = give_up or time.monotonic() + GRACE
+                watch.insist()
         except KeyboardInterrupt:
             if watch.cause == "interrupted":  # the second Ctrl-C: do not wait any longer
                 return

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from solver_cases import CASES
 
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers import Answer, Options, SolverError, highs
 from hetopt.solvers.adapter import Adapter
@@ -122,7 +123,7 @@ def test_a_point_that_holds_only_before_rounding_is_an_error_not_an_optimum():
 
 
 def test_an_unknown_entry_of_an_option_is_not_swallowed():
-    with pytest.raises(ValueError, match="hint has shape"):
+    with pytest.raises(InputError, match="hint has shape"):
         Fake(x=BEST).solve(knapsack(), Options(hint=np.zeros(2)))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from solver_cases import CASES, hard
 
+from hetopt.errors import InputError
 from hetopt.linear import LinearModel
 from hetopt.solvers import Options, SolverError, cpsat
 from hetopt.solvers.cpsat import CpProgram
@@ -103,7 +104,7 @@ def test_native_options_of_every_kind():
         "ignore_subsolvers": ["core", "lb_tree_search"], "name": "run",
     }  # fmt: skip
     assert cpsat.solve(two_machines(), Options(native=native)).objective == 4.0
-    with pytest.raises(ValueError, match="does not accept the value 'FASTEST' for its option 'search_branching'"):
+    with pytest.raises(InputError, match="does not accept the value 'FASTEST' for its option 'search_branching'"):
         cpsat.solve(two_machines(), Options(native={"search_branching": "FASTEST"}))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from solver_cases import CASES, verify
 
+from hetopt.errors import InputError
 from hetopt.solvers import Options, SolverError
 from hetopt.solvers import cvxpy as adapter
 
@@ -65,7 +66,7 @@ def test_a_solver_that_cannot_take_the_problem_is_an_error():
 
 def test_an_unknown_solver_lists_those_there_are():
     problem, _ = log_utility()
-    with pytest.raises(ValueError, match=r"cvxpy has no solver 'SOLVEIT' here; it has .*CLARABEL"):
+    with pytest.raises(InputError, match=r"cvxpy has no solver 'SOLVEIT' here; it has .*CLARABEL"):
         adapter.solve_problem(problem, Options(native={"solver": "SOLVEIT"}))
 
 

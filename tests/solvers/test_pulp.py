@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from solver_cases import CASES, hard, verify
 
+from hetopt.errors import InputError
 from hetopt.solvers import Options, SolverError, pulp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,12 +63,12 @@ def test_every_installed_solver_agrees(solver_names):
 
 
 def test_a_solver_that_rounds_data_is_refused():
-    with pytest.raises(ValueError, match=r"pulp's CPSAT rounds data|pulp has no solver 'CPSAT' here"):
+    with pytest.raises(InputError, match=r"pulp's CPSAT rounds data|pulp has no solver 'CPSAT' here"):
         pulp.solve(CASES[0].model, Options(native={"solver": "CPSAT"}))
 
 
 def test_an_unknown_solver_lists_those_there_are():
-    with pytest.raises(ValueError, match=r"pulp has no solver 'SOLVEIT' here; it has .*HiGHS"):
+    with pytest.raises(InputError, match=r"pulp has no solver 'SOLVEIT' here; it has .*HiGHS"):
         pulp.solve(CASES[0].model, Options(native={"solver": "SOLVEIT"}))
 
 

@@ -9,6 +9,7 @@ import pytest
 from solver_cases import CASES, Case, hard, verify
 
 from hetopt import solvers
+from hetopt.errors import InputError
 from hetopt.solvers import Options, SolverError
 
 ACCURACY = {"pdlp": 1e-5}
@@ -65,7 +66,7 @@ def test_an_unknown_native_option_names_the_nearest(name):
         "scipy": ("node_limits", "node_limit"),
     }
     wrong, right = known[name]
-    with pytest.raises(ValueError, match=f"no option '{wrong}'; the nearest is '{right}'"):
+    with pytest.raises(InputError, match=f"no option '{wrong}'; the nearest is '{right}'"):
         solvers.get(name).solve(solvable(name).model, Options(native={wrong: 1}))
 
 
@@ -77,13 +78,13 @@ def test_a_native_value_of_the_wrong_kind_is_refused(name):
     }  # fmt: skip
     if name not in known:
         pytest.skip(f"{name} passes values on as they are")
-    with pytest.raises(ValueError, match="does not accept"):
+    with pytest.raises(InputError, match="does not accept"):
         solvers.get(name).solve(solvable(name).model, Options(native={known[name]: "many"}))
 
 
 @pytest.mark.parametrize("name", usable())
 def test_a_hint_of_the_wrong_length_is_refused(name):
-    with pytest.raises(ValueError, match=r"hint has shape \(1,\), expected"):
+    with pytest.raises(InputError, match=r"hint has shape \(1,\), expected"):
         solvers.get(name).solve(solvable(name).model, Options(hint=np.zeros(1)))
 
 
@@ -203,6 +204,12 @@ def test_the_log_goes_to_the_file_and_nowhere_else(name, tmp_path, capfd):
         assert any("log" in note for note in answer.notes)
 
 
+@pytest.mark.parametrize("name", usable())
+def test_a_log_file_that_cannot_be_written_is_refused(name, tmp_path):
+    with pytest.raises(InputError, match=r"cannot write the log file .*: No such file or directory"):
+        solvers.get(name).solve(solvable(name).model, Options(log_file=str(tmp_path / "missing" / "x.log")))
+
+
 @pytest.mark.parametrize("name", [name for name in usable() if "mip" not in solvers.get(name).capabilities])
 def test_models_beyond_a_solvers_capabilities_are_refused_by_name(name):
     case = next(case for case in CASES if case.name == "mixed")
@@ -229,5 +236,5 @@ def test_two_threads_are_accepted(name):
     ],
 )
 def test_options_without_meaning_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         Options(**given)
