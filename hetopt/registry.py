@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterator
+import sys
+import zlib
+from collections.abc import Container, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -36,13 +38,13 @@ def _shipped() -> dict[str, Problem]:
     return found
 
 
-def _collect(source: object, found: dict[str, Problem]) -> int:
+def _collect(source: object, found: dict[str, Problem], taken: Container[str] = ()) -> int:
     """Add the problems of a module (or a problem itself) to ``found``; returns how many there were."""
     offered = [source] if isinstance(source, Problem) else [*getattr(source, "PROBLEMS", ())]
     if isinstance(getattr(source, "PROBLEM", None), Problem):
         offered.append(source.PROBLEM)  # type: ignore[attr-defined]
     for problem in offered:
-        if problem.name in found:
+        if problem.name in found or problem.name in taken:
             raise InputError(f"two formulations offer the problem {problem.name!r}; names are unique")
         found[problem.name] = problem
     return len(offered)
@@ -51,22 +53,30 @@ def _collect(source: object, found: dict[str, Problem]) -> int:
 def add_file(path: str | Path) -> None:
     """Load the problems of a user's own formulation file (``--formulation ./mine.py``); this runs the file.
 
+    Loaded again, a file replaces what it offered before.
+
     Raises
     ------
     InputError
-        The file cannot be read or run, or offers no ``PROBLEM``.
+        The file cannot be read or run, offers no ``PROBLEM``, or one whose name is taken.
     """
     place = Path(path)
-    spec = importlib.util.spec_from_file_location(f"hetopt_user_{place.stem}", place)
+    name = f"hetopt_user_{place.stem}_{zlib.crc32(str(place.resolve()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, place)
     if spec is None or spec.loader is None or not place.is_file():
         raise InputError(f"--formulation {str(path)!r} is no Python file; expected a file that sets PROBLEM")
     module: ModuleType = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look their module up
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         raise InputError(f"--formulation {str(path)!r} does not run: {type(error).__name__}: {error}") from error
-    if not _collect(module, _extra):
+    others = {key: problem for key, problem in _extra.items() if type(problem).__module__ != name}
+    if not _collect(module, others, _shipped()):
         raise InputError(f"--formulation {str(path)!r} sets no PROBLEM; expected a module-level PROBLEM = MyProblem()")
+    _extra.clear()
+    _extra.update(others)
 
 
 def problems() -> Iterator[Problem]:
