@@ -40,10 +40,11 @@ class Explanation:
         out = [f"question: {self.problem} ({asked})"]
         if self.infeasible:
             return [*out, "there is no plan:", *(f"  {sentence}" for sentence in self.infeasible)]
-        out.append("--method auto would run:")
-        out += [f"  {method}: {why}" for method, why in self.steps]
+        if self.steps:
+            out.append("--method auto would run:")
+            out += [f"  {method}: {why}" for method, why in self.steps]
         if self.others:
-            out.append("it would not run:")
+            out.append("it would not run:" if self.steps else "no method fits:")
             out += [
                 f"  {name} ({title}): {why or 'fits; ask for it with --method'}" for name, title, why in self.others
             ]
