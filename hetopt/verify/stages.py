@@ -313,6 +313,7 @@ class _Check:
             while fed_by[walk[-1]] not in walk:
                 walk.append(fed_by[walk[-1]])
             ring = walk[walk.index(fed_by[walk[-1]]) :][::-1]
+            ring = ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))]
             steps = []
             for a, b in zip(ring, ring[1:] + ring[:1], strict=True):
                 u, v = edges[feeds[a][b]].tolist()
