@@ -31,7 +31,22 @@ __all__ = ["main"]
 BAD_INPUT, FAILURE, INTERRUPTED = 1, 5, 130
 
 
-class _Main(click.Group):
+class _Group(click.Group):
+    """A group that shows its help when it is called alone, and names the nearest command when there is none."""
+
+    what = "command"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            near = nearest(args[0], self.list_commands(ctx), what=f"{self.what}s")
+            raise click.UsageError(f"there is no {self.what} {args[0]!r}; {near}")
+        return super().resolve_command(ctx, args)
+
+
+class _Main(_Group):
     """Turns every failure into one sentence on standard error and the right exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -65,13 +80,6 @@ class _Main(click.Group):
             known = type(error).__name__ in ("SolverError", "SolverMissing")
             hint = "" if known else " (this is a fault of hetopt; set HETOPT_DEBUG=1 to see where)"
             _fail((str(error) if known else f"internal error: {text}") + hint, argv, FAILURE)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(
-                f"there is no command {args[0]!r}; {nearest(args[0], self.list_commands(ctx), what='commands')}"
-            )
-        return super().resolve_command(ctx, args)
 
 
 def _usage(error: click.ClickException) -> str:
@@ -160,6 +168,9 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
+FORMULATION = click.option(
+    "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to standard output, nothing else.")
 QUESTION = _options(
     click.option("--objective", metavar="O", help="Objective, instead of the file's own (see `hetopt list`)."),
@@ -171,9 +182,7 @@ QUESTION = _options(
         multiple=True,
         help="Option of the question (contiguous=none); may be repeated.",
     ),
-    click.option(
-        "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
-    ),
+    FORMULATION,
 )
 LIMITS = _options(
     click.option("--time-limit", type=_Seconds(), help="Stop after this time (60, 5m, 1h) with the best plan."),
@@ -232,6 +241,7 @@ def solve(
     if hint and start is None:
         raise InputError(f"--hint {str(hint)!r} holds no plan; give a result file with a solution")
     _writable(output)
+    _writable(log_file)
     with _running(as_json) as control:
         result = hetopt.solve(
             instance, objective=objective, options=dict(options), method=method, solver=solver, time_limit=time_limit,
@@ -301,9 +311,7 @@ def compare(
 @main.command()
 @FILE
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option(
-    "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
-)
+@FORMULATION
 @JSON
 def verify(file: Path, result: Path, formulation: Path | None, as_json: bool) -> int:
     """Check the plan and the bound in RESULT against the instance in FILE. Needs no solver."""
@@ -337,9 +345,7 @@ def verify(file: Path, result: Path, formulation: Path | None, as_json: bool) ->
 @click.option(
     "--for", "file", type=click.Path(path_type=Path), help="Only what fits this instance, with sizes and reasons."
 )
-@click.option(
-    "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
-)
+@FORMULATION
 @JSON
 def list_(file: Path | None, formulation: Path | None, as_json: bool) -> int:
     """Show the questions that can be asked, and the methods that answer them."""
@@ -396,11 +402,17 @@ def model(
     problem = problem_for(instance, objective)
     question = problem.question(instance, {**dict(options), **({"objective": objective} if objective else {})})
     linear = [m for m in problem.methods if isinstance(m, LinearFormulation) and m.fits(instance, question) is None]
+    fitting = ", ".join(m.name for m in linear) or "there is none"
     chosen = problem.method(method) if method else (linear[0] if linear else None)
     if not isinstance(chosen, LinearFormulation):
-        raise InputError(
-            f"{problem.name} has no linear formulation {method or ''!r} that fits; see `hetopt list --for {file}`"
+        what = (
+            f"{method!r} is no linear formulation" if method else f"{problem.name} has no linear formulation that fits"
         )
+        raise InputError(f"{what}; only those can be written: {fitting}")
+    why_not = chosen.fits(instance, question)
+    if why_not:
+        raise InputError(f"method {method!r} of {problem.name} does not fit this instance: {why_not}")
+    _writable(output)
     built = chosen.build(instance, question)
     if relax:
         built = built.relax()
@@ -417,14 +429,19 @@ def model(
 @main.command()
 @FILE
 @click.argument("result", type=click.Path(path_type=Path), required=False)
+@FORMULATION
 @click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="PICTURE.png, .svg or .pdf")
-def plot(file: Path, result: Path | None, output: Path) -> int:
-    """Draw the instance in FILE, or the plan in RESULT."""
+def plot(file: Path, result: Path | None, formulation: Path | None, output: Path) -> int:
+    """Draw the instance in FILE, or the plan in RESULT, which is verified first."""
     import hetopt
     from hetopt import plot as drawing
 
-    instance = _read(file, None)
-    drawing.save(instance, hetopt.read_result(result, instance) if result else None, output)
+    instance = _read(file, formulation)
+    _writable(output)
+    claimed = hetopt.read_result(result, instance) if result else None
+    if claimed is not None:
+        hetopt.verify(instance, claimed)
+    drawing.save(instance, claimed, output)
     click.echo(f"{output}: written", err=True)
     return 0
 
@@ -448,8 +465,10 @@ def versions(as_json: bool) -> int:
 # Importing and generating ---------------------------------------------------------------------------------------------
 
 
-class _Kinds(click.Group):
+class _Kinds(_Group):
     """One subcommand for each importer or generator, made from its own description when it is asked for."""
+
+    what = "kind"
 
     def __init__(self, *args: Any, package: str, **extra: Any) -> None:
         super().__init__(*args, **extra)
@@ -466,13 +485,6 @@ class _Kinds(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         registry = self._registry()
         return _kind_command(registry.get(cmd_name)) if cmd_name in registry.names() else None
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(
-                f"there is no kind {args[0]!r}; {nearest(args[0], self.list_commands(ctx), what='kinds')}"
-            )
-        return super().resolve_command(ctx, args)
 
 
 def _kind_command(kind: Any) -> click.Command:

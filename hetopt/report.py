@@ -16,6 +16,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from hetopt.control import Control
     from hetopt.explain import Explanation
+    from hetopt.formulation import Problem, Question
     from hetopt.instance import Instance
     from hetopt.result import Result
 
@@ -135,7 +136,7 @@ def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
         why = problem.fits(instance) if instance is not None else None
         if why is not None:
             continue
-        question = problem.question(instance.with_question({})) if instance is not None else None
+        question = _question(problem, instance) if instance is not None else None
         methods = []
         for method in problem.methods:
             row: dict[str, Any] = {
@@ -162,11 +163,19 @@ def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
     return rows
 
 
+def _question(problem: Problem, instance: Instance) -> Question:
+    """The file's own question where it asks this problem, else the problem's usual one."""
+    asked = instance.question.get("objective")
+    own = asked == problem.name or asked in problem.objectives
+    return problem.question(instance if own else instance.with_question({}))
+
+
 def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None) -> None:
     """The catalogue as an indented list."""
     console = _console()
     for row in rows:
-        console.print(Text(row["name"], style="bold").append(f"  {row['title']}", style="default not bold"))
+        title = Text(row["name"], style="bold").append(f"  {row['title']}", style="default not bold")
+        console.print(title, soft_wrap=True)
         console.print(f"  --objective {' or '.join(row['objectives'])}", markup=False, highlight=False)
         for option in row["options"]:
             line = f"  -O {option['name']}={option['default']}  {option['help']}"
@@ -191,9 +200,9 @@ def print_versions(record: Mapping[str, Any]) -> None:
     for name, value in {**record["versions"], **record["machine"]}.items():
         console.print(f"{name:<12} {value if value is not None else 'not installed'}", markup=False, highlight=False)
     console.print()
-    for name, about in record["solvers"].items():
+    for about in record["solvers"]:
         state = about["missing"] or f"{about['version']}  {', '.join(about['capabilities'])}"
-        console.print(f"{name:<12} {state}", markup=False, highlight=False)
+        console.print(f"{about['name']:<12} {state}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _console() -> Console:
