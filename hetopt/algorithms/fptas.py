@@ -136,5 +136,5 @@ def horowitz_sahni(
 def _safe(bound: float, time: FloatArray, ready: FloatArray) -> float:
     """A bound computed in floating point, made good for the exact sums: up for integers, else down by their errors."""
     exact = is_integral(time, ready)
-    error = 2.0 * (len(time) + 2) * np.finfo(float).eps * bound
+    error = 2.0 * (len(time) + 2) * float(np.finfo(float).eps) * bound
     return float(math.ceil(bound - error)) if exact else max(0.0, bound - error)
