@@ -21,7 +21,7 @@ def device_sums(values: NDArray[np.float64], placement: NDArray[np.int64], d: in
     """(d,) sum over the tasks placed on each device of ``values`` (n,); exact for integers, exactly rounded for decimals."""
     whole = bool((values == np.floor(values)).all())
     if whole and values.size and float(values.sum()) < 2.0**53:
-        return np.bincount(placement, weights=values, minlength=d)
+        return np.bincount(placement, weights=values, minlength=d).astype(np.float64, copy=False)
     order = np.argsort(placement, kind="stable")
     ends = np.searchsorted(placement[order], np.arange(d + 1))
     sorted_values = values[order].tolist()
@@ -34,11 +34,13 @@ def loads(instance: Instance, placement: NDArray[np.int64]) -> NDArray[np.float6
     return device_sums(instance.time[used, placement[used]], placement[used], instance.n_devices)
 
 
-def placement_violations(instance: Instance, placement: NDArray[np.int64] | None, *, most: int = 20) -> tuple[str, ...]:
+def placement_violations(
+    instance: Instance, placement: NDArray[np.int64] | None, *, limits: bool = True, most: int = 20
+) -> tuple[str, ...]:
     """A sentence for each constraint that a placement (n,) breaks, at most ``most`` of each kind; empty when it is valid.
 
-    Checks: every task is placed, on a device of the instance, where it can run; groups share a device; the tasks' memory
-    fits; no device holds more tasks than ``max_tasks``.
+    Checks: every task is placed, on a device of the instance, where it can run; groups share a device; and, unless ``limits``
+    is False (for questions that do not use them), the tasks' memory fits and no device holds more than ``max_tasks``.
     """
     if placement is None:
         return ("the plan has no placement",)
@@ -55,6 +57,8 @@ def placement_violations(instance: Instance, placement: NDArray[np.int64] | None
         for k, i in zip(wrong.tolist(), placement[wrong].tolist(), strict=True)
     ]
     found += _split_groups(instance, placement, most)
+    if not limits:
+        return tuple(found)
     need = device_sums(instance.memory[placed], placement[placed], d)
     for i in np.flatnonzero(need > instance.capacity).tolist():
         short = need[i] - instance.capacity[i]
