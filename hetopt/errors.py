@@ -40,6 +40,6 @@ def nearest(word: str, known: Iterable[str], *, what: str = "known") -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     if not names:
-        return f"there is no {what} one"
+        return "there are none"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"{what} are: {shown}"

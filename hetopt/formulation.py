@@ -366,6 +366,10 @@ class LinearFormulation(Method):
         statistics = {"rows": model.n_rows, "columns": model.n_columns, "nonzeros": int(model.matrix.nnz)}
         hint = self.encode(instance, model, control.plan) if control.plan is not None else None
         adapter = solvers.get(options.solver or self.default_solver)
+        kind: Any = "mip" if model.is_mip else "lp"
+        if options.solver and kind not in adapter.capabilities:
+            able = ", ".join(solvers.with_capability(kind))
+            raise InputError(f"the solver {options.solver!r} cannot take the {self.name} model; these can: {able}")
         scale = _cost_scale(model)
 
         def incumbent(x: NDArray[np.float64]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hetopt.control import Control, Event
 from hetopt.errors import InputError, nearest
-from hetopt.formulation import Evaluation, Outcome, Problem, Question, RunOptions, Step
+from hetopt.formulation import Evaluation, Method, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.registry import problem_for
 from hetopt.result import TOLERANCE, Result
@@ -141,7 +141,10 @@ def compare(
     :func:`solve`.
     """
     problem, question = _question(instance, objective, options)
-    names = list(methods) if methods else [m.name for m in problem.methods if m.fits(instance, question) is None]
+    if methods:
+        names = [_asked_for(problem, instance, question, name).method for name in methods]
+    else:
+        names = [m.name for m in problem.methods if m.fits(instance, question) is None]
     results: dict[str, Result] = {}
     for name in names:
         if control is not None and control.cancelled.is_set():
@@ -270,6 +273,7 @@ class _Run:
 
         method = self.problem.method(step.method)
         before = len(self.control.rejected)
+        self.tell_unused(method)
         try:
             outcome = method.run(self.instance, self.question, self.control, self.options)
         except KeyboardInterrupt:
@@ -291,6 +295,17 @@ class _Run:
         if outcome.reason == "infeasible" and method.kind == "heuristic":
             return "finished", replace(outcome, reason="finished")  # a heuristic proves nothing
         return outcome.reason, outcome
+
+    def tell_unused(self, method: Method) -> None:
+        """Options that play no part are told, not dropped in silence."""
+        runner = {"linear": None, "convex": None, "cp": "CP-SAT", "algorithm": "an algorithm of its own"}[method.engine]
+        solver, native = self.options.solver, self.options.native
+        if runner and solver is not None and not (method.engine == "cp" and solver == "cpsat"):
+            self.messages.append(f"{method.name} is run by {runner}; the solver {solver!r} is not used")
+        if method.engine == "algorithm" and native:
+            self.messages.append(
+                f"{method.name} is run by {runner}; the native options {', '.join(native)} are not used"
+            )
 
     def failed(self, sentence: str, before: int) -> tuple[str, Outcome]:
         self.messages.append(sentence)

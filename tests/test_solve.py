@@ -483,6 +483,37 @@ class TestBound:
             run(Toy(Scripted("relaxed", report(), "relaxation", "too large")), verb=hetopt.bound, method="relaxed")
 
 
+class TestOptionsThatPlayNoPart:
+    instance = Instance.from_times([[3, 1], [2, 4], [2, 2]])
+
+    def test_a_solver_for_an_algorithm(self, run):
+        result = run(report(plan(1)), solver="highs", native={"presolve": "off"})
+        assert result.messages == (
+            "fake is run by an algorithm of its own; the solver 'highs' is not used",
+            "fake is run by an algorithm of its own; the native options presolve are not used",
+        )
+
+    def test_a_linear_solver_for_a_constraint_model(self):
+        result = hetopt.solve(self.instance, method="cpsat", solver="highs")
+        assert result.messages == ("cpsat is run by CP-SAT; the solver 'highs' is not used",)
+        assert hetopt.solve(self.instance, method="cpsat", solver="cpsat").messages == ()
+
+    def test_a_solver_that_cannot(self):
+        with pytest.raises(InputError, match="the solver 'glop' cannot take the milp model; these can: highs"):
+            hetopt.solve(self.instance, method="milp", solver="glop")
+        assert hetopt.bound(self.instance, method="lp").bound == 3.0
+
+    @pytest.mark.parametrize(("method", "option"), [("milp", "presolv"), ("cpsat", "linearization_levl")])
+    def test_a_native_option_that_does_not_exist(self, method, option):
+        with pytest.raises(InputError, match=f"has no option '{option}'; the nearest is"):
+            hetopt.solve(self.instance, method=method, native={option: 1})
+
+    @pytest.mark.parametrize(("method", "option"), [("milp", "presolve"), ("cpsat", "linearization_level")])
+    def test_a_native_option_with_a_value_that_does_not_exist(self, method, option):
+        with pytest.raises(InputError, match="does not accept the value"):
+            hetopt.solve(self.instance, method=method, native={option: "sideways"})
+
+
 class TestCompare:
     toy = Toy(
         Scripted("a", report(plan(1), bound=0.5)),
@@ -501,7 +532,12 @@ class TestCompare:
         assert list(run(self.toy, verb=hetopt.compare, methods=["b"])) == ["b"]
         for bad in ("c", "d"):
             with pytest.raises(InputError, match=f"'{bad}'"):
-                run(self.toy, verb=hetopt.compare, methods=["a", bad])
+                run(
+                    self.toy,
+                    verb=hetopt.compare,
+                    methods=["a", bad],
+                    on_result=fails(AssertionError("checked too late")),
+                )
 
     def test_cancelled_between_two(self, run):
         control = Control()
