@@ -111,7 +111,7 @@ class Adapter(ABC):
         early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
-        answer = self.watched(model, options, control, {})
+        answer = self.watched(model, options, control)
         return validated(answer, model)
 
     def require(self, capability: Capability, what: str) -> None:
@@ -142,7 +142,7 @@ class Adapter(ABC):
             return "unbounded"
         return "infeasible" if again.reason == "infeasible" else "infeasible_or_unbounded"
 
-    def watched(self, model: Any, options: Options, control: Control | None, extra: Mapping[str, Any]) -> Answer:
+    def watched(self, model: Any, options: Options, control: Control | None) -> Answer:
         """Call :meth:`run` under watch, with notes on the options this solver cannot honour."""
         started = time.monotonic()
         _check_log(options.log_file)
@@ -153,7 +153,7 @@ class Adapter(ABC):
         if seconds is not None and seconds <= 0:
             answer = Answer("limit", *who, "not started", "time")
         else:
-            answer = supervise(lambda watch: self.run(model, options, watch, **extra), options, seconds, control, who)
+            answer = supervise(lambda watch: self.run(model, options, watch), options, seconds, control, who)
             if options.deterministic and answer.limit == "time" and not self.work_limit:
                 notes.append(
                     f"{self.name} has no work limit: a run that ends at the time limit does not repeat exactly"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -99,11 +99,11 @@ class CpSat(Adapter):
         if options.hint is not None and np.shape(options.hint) != (count,):
             raise InputError(f"the hint has shape {np.shape(options.hint)}, expected ({count},)")
         if isinstance(model, CpProgram):
-            return _gap_told(self.watched(model, options, control, {}), model.sense)
+            return _gap_told(self.watched(model, options, control), model.sense)
         early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
-        answer = self.watched(to_program(model), options, control, {})
+        answer = self.watched(to_program(model), options, control)
         if answer.x is not None:
             answer = replace(answer, x=answer.x.astype(np.float64))
         return validated(answer, model)
@@ -124,7 +124,7 @@ class CpSat(Adapter):
 
         has_objective = program.model.has_objective()
         if has_objective:
-            solver.best_bound_callback = lambda value: watch.bound(program.to_bound(value))
+            solver.best_bound_callback = lambda value: _tell_bound(program, watch, value)
         watch.on_stop = solver.stop_search
         started = time.monotonic()
         with ExitStack() as stack:
@@ -142,9 +142,8 @@ class CpSat(Adapter):
             answer = replace(answer, x=_values(solver.response_proto, where))
         if not has_objective or status == "INFEASIBLE":
             return answer
-        known = (
-            abs(solver.best_objective_bound) < 2.0**62
-        )  # until there is a bound, the end of the integers stands here
+        # until there is a bound, the end of the integers stands in its place
+        known = abs(solver.best_objective_bound) < 2.0**62
         bound = program.to_bound(solver.best_objective_bound) if known else None
         value = program.to_bound(solver.objective_value) if answer.x is not None else None
         return replace(answer, objective=value, bound=bound)
@@ -229,6 +228,12 @@ def _values(response: Any, where: NDArray[np.int64]) -> NDArray[np.int64]:
     """Values of the variables with indices ``where``; a negative index is the negation of a literal."""
     solution = np.array(list(response.solution), np.int64)
     return np.where(where >= 0, solution[where], 1 - solution[-where - 1])
+
+
+def _tell_bound(program: CpProgram, watch: Watch, value: float) -> None:
+    """Called in a thread of CP-SAT's, where an exception would end the process; it comes up again with the final bound."""
+    with suppress(Exception):
+        watch.bound(program.to_bound(value))
 
 
 def _add_hint(program: CpProgram, hint: ArrayLike) -> None:

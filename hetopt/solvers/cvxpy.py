@@ -119,7 +119,7 @@ class Cvxpy(Adapter):
         options = options or Options()
         if not problem.is_dcp():
             raise SolverError("cvxpy cannot solve this problem: it does not follow the rules of disciplined convexity")
-        answer = self.watched(problem, options, control, {})
+        answer = self.watched(problem, options, control)
         if answer.reason == "optimal" and answer.x is not None and not np.isfinite(answer.x).all():
             raise SolverError(f"cvxpy {answer.version} answered a point with values that are not finite")
         return answer

@@ -50,6 +50,7 @@ STATUS: dict[str, Verdict] = {
     "kHighsInterrupt": ("interrupted", None),
 }
 
+SMALLEST = 1e-12  # HiGHS takes coefficients below this as zero (1e-9 unless told otherwise), which changes the model
 # iis_strategy: take the candidate rows from the LP (2), then reduce until irreducible (4). The default returns nothing.
 IIS_STRATEGY = 2 + 4
 BOUNDED = (2, 3, 4)  # a column's lower bound, its upper bound or both take part; 1 means that neither does
@@ -149,7 +150,6 @@ def iis(model: LinearModel, options: Options | None = None) -> tuple[list[str], 
     if not rows and not columns:
         raise SolverError(f"highs found no infeasible set of rows in the linear relaxation of {model.name!r}")
     alone = _new_highs()
-    alone.setOptionValue("output_flag", False)
     _pass_model(alone, model.relax().without_objective(), rows=np.asarray(rows, np.int64))
     alone.run()
     if alone.getModelStatus().name != "kInfeasible":
@@ -163,6 +163,7 @@ def _new_highs() -> Any:
     with quiet():  # the banner comes with construction
         highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("small_matrix_value", SMALLEST)
     return highs
 
 
@@ -198,6 +199,12 @@ def _pass_model(highs: Any, model: LinearModel, *, rows: NDArray[np.int64] | Non
     a, low, high = model.matrix, model.row_lower, model.row_upper
     if rows is not None:
         a, low, high = a[rows], low[rows], high[rows]
+    lost = np.flatnonzero((abs(a.data) < SMALLEST) & (a.data != 0))
+    if lost.size:
+        row = model.row_name(int(np.searchsorted(a.indptr, lost[0], side="right")) - 1)
+        raise SolverError(
+            f"highs takes the coefficient {a.data[lost[0]]:g} in {row} for zero; scale the model {model.name!r}"
+        )
     if max(a.nnz, *a.shape) >= 2**31:
         raise SolverError(f"highs counts in 32 bits; the model {model.name!r} has {a.nnz} coefficients")
     status = highs.passModel(

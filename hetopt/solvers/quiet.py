@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["quiet"]
+__all__ = ["quiet", "release"]
 
 _lock = threading.Lock()
-_depth = 0
+_inside: Counter[int] = Counter()  # thread -> how many blocks it is in
 _saved: int | None = None
 
 
@@ -37,21 +38,38 @@ def quiet(to: int | None = None) -> Iterator[int | None]:
         A descriptor of the real standard output, valid inside the outermost block (the command line writes its one JSON
         object there); None when there is no standard output.
     """
-    global _depth, _saved
+    global _saved
+    me = threading.get_ident()
     with _lock:
-        if _depth == 0:
+        if not _inside:
             _saved = _redirect(to)
-        _depth += 1
+        _inside[me] += 1
     try:
         yield _saved
     finally:
         with _lock:
-            _depth -= 1
-            if _depth == 0 and _saved is not None:
-                _flush()
-                os.dup2(_saved, 1)
-                os.close(_saved)
-                _saved = None
+            if me in _inside:  # else it was released
+                _inside[me] -= 1
+                _restore_if_last()
+
+
+def release(thread: int | None) -> None:
+    """Take a thread (by its ``ident``) that will not come back out of its blocks, so that it cannot hold up the others."""
+    with _lock:
+        if thread is not None and _inside.pop(thread, None) is not None:
+            _restore_if_last()
+
+
+def _restore_if_last() -> None:
+    """Give standard output back when no thread is in a block any more; the lock is held."""
+    global _saved
+    for thread in [thread for thread, depth in _inside.items() if depth == 0]:
+        del _inside[thread]
+    if not _inside and _saved is not None:
+        _flush()
+        os.dup2(_saved, 1)
+        os.close(_saved)
+        _saved = None
 
 
 def _redirect(to: int | None) -> int | None:

@@ -19,7 +19,6 @@ from hetopt.linear import LinearModel
 from hetopt.solvers.adapter import Adapter
 from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdict, check_native
 from hetopt.solvers.checks import dual_bound
-from hetopt.solvers.quiet import quiet
 from hetopt.solvers.watch import VERDICTS, Watch
 
 __all__ = ["STATUS", "Scipy", "solve"]
@@ -67,8 +66,7 @@ class Scipy(Adapter):
         settings: dict[str, Any] = {"disp": False, **options.native}
         if watch.remaining is not None:
             settings["time_limit"] = watch.remaining
-        with quiet():
-            result, dual = _milp(model, options, settings) if model.is_mip else _linprog(model, settings)
+        result, dual = _milp(model, options, settings) if model.is_mip else _linprog(model, settings)
         inner = re.search(r"HiGHS Status (\d+)", result.message)
         status = f"{result.status}, HiGHS {inner[1]}" if inner else str(result.status)
         if status not in STATUS:

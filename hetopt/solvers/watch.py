@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.solvers.base import Answer, Options, SolverError, Verdict
+from hetopt.solvers.quiet import release
 
 __all__ = ["GRACE", "Watch", "abandoned", "supervise"]
 
@@ -159,6 +160,7 @@ def supervise(
     finally:
         if not done.is_set():
             _left_behind.append(thread)
+            release(thread.ident)
     if failure:
         error = failure[0]
         if isinstance(error, (SolverError, InputError)):

@@ -43,6 +43,14 @@ def test_bounds_and_values_are_turned_into_the_questions_units():
     assert all(bound <= 0 for bound in seen)
 
 
+def test_a_conversion_that_fails_is_an_error_and_not_a_crash():
+    """It is called in a thread of CP-SAT's own first."""
+    program = two_machines()
+    program = CpProgram(program.model, program.variables, to_bound=lambda bound: 1 / 0)
+    with pytest.raises(SolverError, match="ZeroDivisionError"):
+        cpsat.solve(program)
+
+
 def test_negated_literals_are_read_as_literals():
     model = cp_model.CpModel()
     a = model.new_bool_var("a")

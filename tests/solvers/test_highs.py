@@ -89,6 +89,18 @@ def test_a_model_whose_numbers_are_out_of_range_is_refused_in_a_sentence():
         highs.solve(model)
 
 
+def test_coefficients_are_kept_down_to_what_highs_can_take_and_refused_below():
+    """1e-10 x >= 1e-3 needs x = 1e7; HiGHS by its defaults drops the coefficient and calls the model infeasible."""
+    model = LinearModel("tiny")
+    x = model.continuous("x")
+    model.rows("r", (), [(0, x, 1e-10)], lower=1e-3)
+    model.minimize(x)
+    assert highs.solve(model).objective == pytest.approx(1e7)
+    model.rows("smaller", (), [(0, x, 1e-13)], upper=1)
+    with pytest.raises(SolverError, match="takes the coefficient 1e-13 in smaller for zero"):
+        highs.solve(model)
+
+
 def test_a_loaded_model_is_the_model_in_the_callers_hands(capfd):
     model = hard(20, 4)
     solver = highs.load(model)

@@ -92,6 +92,29 @@ os.write(1, b"kept\\n")
     assert said == "kept\n"
 
 
+def test_a_solver_left_behind_does_not_keep_standard_output():
+    """Its block is still open when the run is over, and closes later without harm."""
+    said = run("""
+import os, threading
+from hetopt.solvers import Options, watch
+from hetopt.solvers.quiet import quiet
+watch.GRACE = 0.1
+leave, left = threading.Event(), threading.Event()
+def work(look):
+    with quiet():
+        leave.wait()
+    left.set()
+watch.supervise(work, Options(), 0.1, None, ("fake", "1"))
+os.write(1, b"kept\\n")
+with quiet():
+    leave.set()
+    left.wait()
+    os.write(1, b"lost\\n")
+os.write(1, b"kept too\\n")
+""")
+    assert said == "kept\nkept too\n"
+
+
 def test_output_can_go_to_another_descriptor(tmp_path):
     path = tmp_path / "out.txt"
     run(f"""
