@@ -44,7 +44,7 @@ def number(value: float | None) -> str:
 
 def percent(gap: float | None) -> str:
     """A relative gap in per cent, a dash for unknown."""
-    return "-" if gap is None else f"{100 * gap:.3g} %"
+    return "-" if gap is None else f"{100 * gap:.3g} %" if gap > 1e-9 else "0 %"
 
 
 @contextmanager
@@ -113,6 +113,11 @@ def _devices(devices: Mapping[str, Mapping[str, Any]]) -> Table:
     if len(devices) > MOST_ROWS:
         table.add_row(f"... {len(devices) - MOST_ROWS} more", *[""] * len(keys))
     return table
+
+
+def _cell(value: Any) -> str:
+    """A device's number in few digits, so that the table fits a narrow terminal."""
+    return value if isinstance(value, str) else "-" if value is None else f"{float(value):.5g}"
 
 
 def print_comparison(results: Mapping[str, Result]) -> None:

@@ -94,7 +94,7 @@ class Result:
 
     @property
     def gap(self) -> float | None:
-        """|objective - bound| / |objective|, None while either is unknown; 0 when they meet or the bound is passed."""
+        """Distance of objective and bound relative to the objective; None while either is unknown, 0 when they meet."""
         if self.objective is None or self.bound is None:
             return None
         distance = self.objective - self.bound if self.sense == "min" else self.bound - self.objective

@@ -65,7 +65,7 @@ print("bound", bound.bound, bound.bound_proof, "in", f"{bound.cpu_seconds:.2f} s
 # %% [markdown]
 # ## A model's layers over uneven GPUs
 #
-# A 70-billion-parameter decoder, one token at a time, on two large GPUs, four small ones and a CPU. Times come from the layer's
+# A 70-billion-parameter decoder, one token at a time, on six GPUs of four kinds. Times come from each part's
 # bytes and operations and from data sheets; each layer must fit, transfers go through host memory, and the pipeline is as fast as
 # its busiest device.
 
