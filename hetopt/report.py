@@ -103,13 +103,11 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
 def _devices(devices: Mapping[str, Mapping[str, Any]]) -> Table:
     keys = list(dict.fromkeys(key for row in devices.values() for key in row))
     keys = [key for key in keys if any(row.get(key) for row in devices.values())] or keys[:1]
-    table = Table("device", box=None, padding=(0, 2, 0, 2))
+    table = Table("device", box=None, padding=(0, 1, 0, 2))
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
     for name, row in list(devices.items())[:MOST_ROWS]:
-        table.add_row(
-            Text(name), *(number(row.get(key)) if not isinstance(row.get(key), str) else row[key] for key in keys)
-        )
+        table.add_row(Text(name), *(_cell(row.get(key)) for key in keys))
     if len(devices) > MOST_ROWS:
         table.add_row(f"... {len(devices) - MOST_ROWS} more", *[""] * len(keys))
     return table
