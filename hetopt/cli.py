@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -51,13 +51,13 @@ class _Main(_Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         argv = list(args[0] if args and args[0] is not None else extra.get("args") or sys.argv[1:])
+        named = {key: value for key, value in extra.items() if key == "prog_name"}
+        if sys.stdout is None or sys.stderr is None:  # closed by the caller
+            sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
         try:
-            code = super().main(
-                args=argv, standalone_mode=False, **{k: v for k, v in extra.items() if k == "prog_name"}
-            )
-            sys.exit(code if isinstance(code, int) else 0)
+            code = super().main(args=argv, standalone_mode=False, **named)
         except click.exceptions.Exit as ended:
-            sys.exit(ended.exit_code)
+            _leave(ended.exit_code)
         except click.ClickException as error:
             _fail(_usage(error), argv, BAD_INPUT)
         except (click.Abort, KeyboardInterrupt):
@@ -65,21 +65,25 @@ class _Main(_Group):
         except VerificationError as error:
             for sentence in error.violations:
                 click.echo(f"rejected: {sentence}", err=True)
-            sys.exit(BAD_INPUT)
+            _leave(BAD_INPUT)
         except InputError as error:
             _fail(str(error), argv, BAD_INPUT)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            sys.exit(0)
+            _drop_output()
+            _leave(0)
+        except OSError as error:
+            _drop_output()
+            _fail(f"cannot write to standard output: {error.strerror or error}", argv, BAD_INPUT)
         except MemoryError:
             _fail("out of memory; try a smaller instance or --memory-limit", argv, FAILURE)
         except Exception as error:  # the last line of defence: a sentence, never a traceback
             if os.environ.get("HETOPT_DEBUG"):
                 raise
-            text = f"{type(error).__name__}: {error}"
-            known = type(error).__name__ in ("SolverError", "SolverMissing")
-            hint = "" if known else " (this is a fault of hetopt; set HETOPT_DEBUG=1 to see where)"
-            _fail((str(error) if known else f"internal error: {text}") + hint, argv, FAILURE)
+            if type(error).__name__ in ("SolverError", "SolverMissing"):
+                _fail(str(error), argv, FAILURE)
+            fault = f"internal error: {type(error).__name__}: {error}"
+            _fail(f"{fault} (this is a fault of hetopt; set HETOPT_DEBUG=1 to see where)", argv, FAILURE)
+        _leave(code if isinstance(code, int) else 0)
 
 
 def _usage(error: click.ClickException) -> str:
@@ -87,7 +91,7 @@ def _usage(error: click.ClickException) -> str:
     return text[0].lower() + text[1:] if text else "wrong usage"
 
 
-def _fail(sentence: str, argv: list[str], code: int) -> None:
+def _fail(sentence: str, argv: list[str], code: int) -> NoReturn:
     click.echo(f"error: {sentence}", err=True)
     if "--json" in argv:
         import json
@@ -95,7 +99,27 @@ def _fail(sentence: str, argv: list[str], code: int) -> None:
         empty = dict.fromkeys(("objective", "bound", "gap", "method", "solver", "seconds", "instance", "solution"))
         record = {"status": "error", **empty, "bound_proof": "none", "verified": False, "messages": [sentence]}
         click.echo(json.dumps(record))
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process, at once when a solver is still at work in a thread: native code must not see the interpreter end."""
+    watch = sys.modules.get("hetopt.solvers.watch")
+    if watch is not None and watch.abandoned() and sys.stdout is sys.__stdout__:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
     sys.exit(code)
+
+
+def _nowhere() -> Any:
+    return open(os.devnull, "w", encoding="utf-8")  # open until the process ends
+
+
+def _drop_output() -> None:
+    """Nobody reads standard output, or it is full: what is still in its buffer goes nowhere, without a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 # Values of flags ------------------------------------------------------------------------------------------------------
