@@ -115,7 +115,7 @@ def _devices(devices: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def _cell(value: Any) -> str:
     """A device's number in few digits, so that the table fits a narrow terminal."""
-    return value if isinstance(value, str) else "-" if value is None else f"{float(value):.5g}"
+    return value if isinstance(value, str) else "-" if value is None else f"{float(value):.4g}"
 
 
 def print_comparison(results: Mapping[str, Result]) -> None:
