@@ -50,7 +50,8 @@ class _Main(_Group):
     """Turns every failure into one sentence on standard error and the right exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        argv = list(args[0] if args and args[0] is not None else extra.get("args") or sys.argv[1:])
+        given = args[0] if args else extra.get("args")
+        argv = list(sys.argv[1:] if given is None else given)
         named = {key: value for key, value in extra.items() if key == "prog_name"}
         if sys.stdout is None or sys.stderr is None:  # closed by the caller
             sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()

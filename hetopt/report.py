@@ -208,8 +208,13 @@ def print_versions(record: Mapping[str, Any]) -> None:
         console.print(f"{about['name']:<12} {state}", markup=False, highlight=False, soft_wrap=True)
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # the command line knows what to do; rich would exit with 1
+
+
 def _console() -> Console:
-    return Console(file=sys.stdout)
+    return _Output(file=sys.stdout)
 
 
 def _unit(name: str) -> str:
