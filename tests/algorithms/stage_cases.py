@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["brute_force", "device_arrays", "random_case"]
+__all__ = ["brute_force", "device_arrays", "random_case", "read_workload"]
 
 Case = dict[str, Any]
 
@@ -117,3 +119,26 @@ def _ordered(devices: int, pairs: set[tuple[int, int]]) -> bool:
             return False
         left -= set(first)
     return True
+
+
+def read_workload(path: Path) -> Case:
+    """A throughput workload of Tarnawski et al. (NeurIPS 2020) as arguments of ``contract``: accelerators, then CPUs."""
+    data = json.loads(path.read_text())
+    nodes, number = data["nodes"], {node["id"]: k for k, node in enumerate(data["nodes"])}
+    weight = np.zeros(len(nodes))
+    for edge in data["edges"]:
+        weight[number[edge["sourceId"]]] = edge["cost"]
+    group = [node.get("colorClass") for node in nodes]
+    accelerator = [node["fpgaLatency"] if node["supportedOnFpga"] else np.inf for node in nodes]
+    return {
+        "time": np.column_stack([accelerator, [node["cpuLatency"] for node in nodes]]),
+        "size": np.array([node.get("size", 0.0) for node in nodes]),
+        "edges": np.array([(number[edge["sourceId"]], number[edge["destId"]]) for edge in data["edges"]]),
+        "weight": weight,
+        "group": np.array([-1 if g is None else g for g in group]),
+        "backward": np.array([bool(node["isBackwardNode"]) for node in nodes]),
+        "count": np.array([data["maxFPGAs"], data["maxCPUs"]]),
+        "memory": np.array([data["maxSizePerFPGA"], np.inf]),
+        "rate_in": np.array([1.0, 0.0]),
+        "rate_out": np.array([1.0, 0.0]),
+    }
