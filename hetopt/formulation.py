@@ -234,6 +234,9 @@ class Problem(ABC):
             raise ValueError(f"the certificate names the method {method.name!r}, which is not a linear formulation")
         if not method.gives_bound:
             raise ValueError(f"the certificate names the {method.kind} {method.name!r}, whose model bounds nothing")
+        why_not = method.fits(instance, question)
+        if why_not:
+            raise ValueError(f"the certificate names the method {method.name!r}, which does not fit: {why_not}")
         proved: float = replay_lp_dual(method.build(instance, question).relax(), certificate)
         if not np.isfinite(proved):
             raise ValueError("the lp-dual certificate proves nothing")

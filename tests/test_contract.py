@@ -117,6 +117,8 @@ def check_result(result, name: str, seed: int) -> None:
         assert not_beyond(optimum, result.objective, one.sense), f"value {result.objective} better than {optimum}"
     if result.status == "optimal":
         assert same(result.objective, optimum)
+    report = hetopt.verify(instance, decode_result(encode_result(result, instance), instance))
+    assert (report.objective, report.bound) == (result.objective, result.bound)
 
 
 class TestSamples:

@@ -258,6 +258,13 @@ class TestCertificate:
         )
         assert "whose model bounds nothing" in violations(instance, forged)[0]
 
+    def test_duals_of_a_model_that_does_not_fit_bound_nothing(self, result, monkeypatch):
+        """A method that refuses this question may state another one."""
+        lp = type(registered.problem("assignment.makespan").method("lp"))
+        monkeypatch.setattr(lp, "fits", lambda *_: "it knows no memory")
+        (sentence,) = violations(INSTANCE, result)
+        assert "names the method 'lp', which does not fit: it knows no memory" in sentence
+
     @pytest.mark.parametrize("error", [KeyError("price"), TypeError("list"), IndexError("7"), ZeroDivisionError("0")])
     def test_a_replay_that_stumbles_is_a_violation(self, monkeypatch, error):
         class Stumbling(Toy):
