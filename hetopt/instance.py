@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hetopt._columns import Columns
+from hetopt._columns import EXACT, Columns
 from hetopt._filling import columns_of, device_lookup
 from hetopt.errors import InputError, nearest
 from hetopt.records import Device, Edge, Job, Link, Mode, Task
@@ -77,8 +77,8 @@ class Instance:
         ------
         InputError
             No device or no task; a duplicate name; a time list of the wrong length, or a map with an unknown device; a
-            number that is negative or not finite; an edge to nowhere, twice, or in a cycle; a task that can run nowhere; a
-            pin, forbid or link that names no device. The message starts with the JSON path.
+            number that is negative, not finite, or an integer beyond 2^53; an edge to nowhere, twice, or in a cycle; a task
+            that can run nowhere; a pin, forbid or link that names no device. The message starts with the JSON path.
         """
         devices = tuple(devices)
         lookup = device_lookup(devices)
@@ -400,7 +400,12 @@ def _check_links(links: tuple[Link, ...], lookup: Mapping[str, NDArray[np.int64]
 
 
 def _matrix(times: ArrayLike) -> NDArray[np.float64]:
-    matrix = np.array(times, dtype=np.float64)
+    given = np.asarray(times)
+    if given.dtype.kind in "iu" and given.size and int(given.max()) > EXACT:
+        raise InputError(
+            f"times holds the integer {given.max()}, beyond 2^53; expected smaller numbers: use a larger unit"
+        )
+    matrix = np.array(given, dtype=np.float64)
     if matrix.ndim != 2:
         raise InputError(f"times has shape {matrix.shape}, expected two axes: tasks and devices")
     matrix[np.isnan(matrix)] = np.inf

@@ -68,6 +68,12 @@ def better(known: dict[str, Any], result: hetopt.Result) -> dict[str, Any]:
     return known
 
 
+def save(entries: list[dict[str, Any]]) -> None:
+    """Write the index, an instance a line."""
+    text = ",\n".join(json.dumps(entry) for entry in entries)
+    atomic_write(INDEX, f"[\n{text}\n]\n")
+
+
 def main(arguments: list[str]) -> int:
     """Refresh the index, solving when asked to."""
     before = {entry["file"]: entry for entry in json.loads(INDEX.read_text())} if INDEX.exists() else {}
@@ -79,13 +85,13 @@ def main(arguments: list[str]) -> int:
         entry = facts(file)
         old = before.get(file, {})
         same = all(old.get(key) == entry[key] for key in ("digest", "question"))
-        known = {key: old.get(key, value) if same else value for key, value in UNKNOWN.items()}
-        if solving and (not rest or file in rest) and not known["optimal"]:
-            known = better(known, hetopt.solve(hetopt.read(FOLDER / file), time_limit=limit))
-            print(f"{file}: {known['objective']} (bound {known['bound']}, {known['bound_proof']})", file=sys.stderr)
-        entries.append({**entry, **known})
-    text = ",\n".join(json.dumps(entry) for entry in entries)
-    atomic_write(INDEX, f"[\n{text}\n]\n")
+        entries.append(entry | {key: old.get(key, value) if same else value for key, value in UNKNOWN.items()})
+    save(entries)
+    for entry in entries if solving else []:
+        if not entry["optimal"] and (not rest or entry["file"] in rest):
+            entry |= better(entry, hetopt.solve(hetopt.read(FOLDER / entry["file"]), time_limit=limit))
+            save(entries)
+            print(f"{entry['file']}: {entry['objective']} (bound {entry['bound']})", file=sys.stderr)
     return 0
 
 

@@ -14,6 +14,7 @@ import pytest
 import hetopt
 from hetopt.io.instances import encode
 from hetopt.io.schema import schema_text
+from hetopt.result import TOLERANCE
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "instances"
@@ -80,7 +81,7 @@ def test_what_the_index_claims_is_consistent(entry: dict[str, Any]) -> None:
     assert (bound is None) == (entry["bound_proof"] == "none")
     if value is not None and bound is not None:
         assert bound <= value * (1 + 1e-9)
-        assert entry["optimal"] == (value - bound <= 1e-9 * value)
+        assert entry["optimal"] == (value - bound <= TOLERANCE * value)
     else:
         assert not entry["optimal"]
 

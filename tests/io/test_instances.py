@@ -434,3 +434,9 @@ def test_numbers_of_records_built_in_python_are_checked(job: Job, said: str) -> 
 def test_numbers_of_devices_built_in_python_are_checked() -> None:
     with pytest.raises(InputError, match=r"\$\.devices\[0\]\.memory is -1, expected a finite number >= 0"):
         Instance.build([Device(name="a", memory=-1)], [Job(name="j", time=[1])])
+
+
+def test_integers_that_a_float_cannot_hold_are_refused_in_arrays_too() -> None:
+    assert Instance.from_times([[2**53]]).time[0, 0] == 2**53
+    with pytest.raises(InputError, match=r"times holds the integer 9007199254740993, beyond 2\^53"):
+        Instance.from_times(np.array([[1, 2**53 + 1]]))
