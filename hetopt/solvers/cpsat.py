@@ -26,7 +26,7 @@ from hetopt.solvers.base import Answer, Capability, Options, SolverError, Verdic
 from hetopt.solvers.checks import hopeless, trivial, validated
 from hetopt.solvers.watch import VERDICTS, Watch
 
-__all__ = ["STATUS", "CpProgram", "CpSat", "solve", "to_program"]
+__all__ = ["STATUS", "CpProgram", "CpSat", "solve"]
 
 STATUS: dict[str, Verdict] = {
     "OPTIMAL": ("optimal", None),
@@ -103,40 +103,46 @@ class CpSat(Adapter):
         early = hopeless(model) or (trivial(model) if model.n_columns == 0 else None)
         if early is not None:
             return replace(early, solver=self.name, version=self.version())
-        answer = self.watched(to_program(model), options, control)
+        _refuse_inexact(model)
+        answer = self.watched(model, options, control)
         if answer.x is not None:
             answer = replace(answer, x=answer.x.astype(np.float64))
         return validated(answer, model)
 
-    def run(self, model: CpProgram, options: Options, watch: Watch) -> Answer:
+    def run(self, model: CpProgram | LinearModel, options: Options, watch: Watch) -> Answer:
         """Set the parameters, solve, and translate; see :meth:`CpSat.solve`."""
         from ortools.sat.python import cp_model
 
-        program, solver = model, cp_model.CpSolver()
-        _configure(solver.parameters, options, watch)
+        if isinstance(model, LinearModel):
+            cp, where = _cp_model(model), np.arange(model.n_columns)
+        else:
+            cp = model.model
+            where = np.array([variable.index for variable in model.variables], np.int64)
+        to_bound: Callable[[float], float] = float if isinstance(model, LinearModel) else model.to_bound
+        solver = cp_model.CpSolver()
         if options.hint is not None:
-            _add_hint(program, options.hint)
-        where = np.array([variable.index for variable in program.variables], np.int64)
+            _add_hint(cp, where, options.hint)
 
         class Told(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
             def on_solution_callback(self) -> None:
                 watch.incumbent(_values(self.response_proto, where))
 
-        has_objective = program.model.has_objective()
+        has_objective = cp.has_objective()
         if has_objective:
-            solver.best_bound_callback = lambda value: _tell_bound(program, watch, value)
+            solver.best_bound_callback = lambda value: _tell_bound(to_bound, watch, value)
         watch.on_stop = solver.stop_search
-        started = time.monotonic()
         with ExitStack() as stack:
             if options.log_file is not None:
                 log = stack.enter_context(open(options.log_file, "w", encoding="utf-8"))
                 solver.log_callback = lambda line: print(line, file=log)
-            status = solver.solve(program.model, Told()).name
+            _configure(solver.parameters, options, watch)
+            started = time.monotonic()
+            status = solver.solve(cp, Told()).name
         reason, limit = self.verdict(status)
         if reason == "error":
-            raise SolverError(f"cpsat refuses the model {program.name!r}: {program.model.validate() or status}")
+            raise SolverError(f"cpsat refuses the model {model.name!r}: {cp.validate() or status}")
         if reason == "limit":
-            reason, limit = _which_limit(solver, options, watch, time.monotonic() - started)
+            reason, limit = _which_limit(solver, watch, time.monotonic() - started)
         answer = Answer(reason, self.name, self.version(), status, limit)
         if status in ("OPTIMAL", "FEASIBLE"):
             answer = replace(answer, x=_values(solver.response_proto, where))
@@ -144,8 +150,8 @@ class CpSat(Adapter):
             return answer
         # until there is a bound, the end of the integers stands in its place
         known = abs(solver.best_objective_bound) < 2.0**62
-        bound = program.to_bound(solver.best_objective_bound) if known else None
-        value = program.to_bound(solver.objective_value) if answer.x is not None else None
+        bound = to_bound(solver.best_objective_bound) if known else None
+        value = to_bound(solver.objective_value) if answer.x is not None else None
         return replace(answer, objective=value, bound=bound)
 
 
@@ -154,15 +160,8 @@ def solve(model: CpProgram | LinearModel, options: Options | None = None, contro
     return CpSat().solve(model, options, control)
 
 
-def to_program(model: LinearModel) -> CpProgram:
-    """The linear model as a CP-SAT program with the same columns in the same order.
-
-    Raises
-    ------
-    SolverError
-        A column is continuous or unbounded, or some number is not an integer below 2**53.
-    """
-    _refuse_inexact(model)
+def _cp_model(model: LinearModel) -> Any:
+    """The linear model as a CP-SAT model with the same columns in the same order, filled a row at a time."""
     from ortools.sat.python import cp_model
 
     cp = cp_model.CpModel()
@@ -188,9 +187,7 @@ def to_program(model: LinearModel) -> CpProgram:
     proto.objective.coeffs.extend((sign * model.cost[priced]).astype(np.int64).tolist())
     proto.objective.offset = sign * model.offset
     proto.objective.scaling_factor = float(sign)
-    cp.rebuild_constant_map()
-    variables = [cp.get_int_var_from_proto_index(k) for k in range(model.n_columns)]
-    return CpProgram(cp, variables, float, model.sense, model.name)
+    return cp
 
 
 def _refuse_inexact(model: LinearModel) -> None:
@@ -230,17 +227,21 @@ def _values(response: Any, where: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(where >= 0, solution[where], 1 - solution[-where - 1])
 
 
-def _tell_bound(program: CpProgram, watch: Watch, value: float) -> None:
+def _tell_bound(to_bound: Callable[[float], float], watch: Watch, value: float) -> None:
     """Called in a thread of CP-SAT's, where an exception would end the process; it comes up again with the final bound."""
     with suppress(Exception):
-        watch.bound(program.to_bound(value))
+        watch.bound(to_bound(value))
 
 
-def _add_hint(program: CpProgram, hint: ArrayLike) -> None:
-    program.model.clear_hints()
-    for variable, value in zip(program.variables, np.asarray(hint, np.float64).tolist(), strict=True):
-        if value == value:
-            program.model.add_hint(variable, round(value))
+def _add_hint(cp: Any, where: NDArray[np.int64], hint: ArrayLike) -> None:
+    """Replace the model's hints; a hint for the negation of a literal is one for the literal."""
+    values = np.asarray(hint, np.float64)
+    known = np.isfinite(values)
+    index, value = where[known], np.round(values[known]).astype(np.int64)
+    negated = index < 0
+    cp.clear_hints()
+    cp.proto.solution_hint.vars.extend(np.where(negated, -index - 1, index).tolist())
+    cp.proto.solution_hint.values.extend(np.where(negated, 1 - value, value).tolist())
 
 
 def _configure(parameters: Any, options: Options, watch: Watch) -> None:
@@ -268,7 +269,7 @@ def _configure(parameters: Any, options: Options, watch: Watch) -> None:
                 raise InputError(f"cpsat does not accept the value {item!r} for its option {name!r}")
 
 
-def _which_limit(solver: Any, options: Options, watch: Watch, seconds: float) -> Verdict:
+def _which_limit(solver: Any, watch: Watch, seconds: float) -> Verdict:
     """Which limit ended a search that CP-SAT only calls feasible or unknown."""
     if watch.cause is not None:
         return VERDICTS[watch.cause]

@@ -5,7 +5,8 @@ duals are wanted); values and duals are left in the problem's own variables and 
 models are taken too, to have a second opinion with duals from an interior point method.
 
 The solver is Clarabel unless the model has integer columns (then HiGHS) or ``native={"solver": "SCS"}`` names another of
-``cvxpy.installed_solvers()``; the other native options are that solver's own.
+``cvxpy.installed_solvers()``; the other native options are that solver's own. Clarabel's set-up holds Python's lock and
+cannot be interrupted, for minutes where rows are long: large linear models are for the adapters highs, glop and pdlp.
 """
 
 from __future__ import annotations
