@@ -265,6 +265,18 @@ class Problem(ABC):
 
     # What every problem shares ---------------------------------------------------------------------------------------
 
+    def judge(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """:meth:`evaluate`, where a plan so damaged that it cannot be read is one more violation, not an accident."""
+        try:
+            return self.evaluate(instance, question, solution)
+        except InputError:
+            raise
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
+            worst = np.inf if self.sense == "min" else -np.inf
+            return Evaluation(
+                worst, (f"the plan cannot be read as one of {self.name}: {type(error).__name__}: {error}",)
+            )
+
     def question(self, instance: Instance, given: Mapping[str, Any] | None = None) -> Question:
         """The question in force: the instance's own, overridden by ``given``, defaults filled in.
 

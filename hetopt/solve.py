@@ -226,7 +226,7 @@ class _Run:
         """Value of a plan, recomputed; ValueError with the first violation when it breaks a constraint."""
         if not isinstance(plan, Solution):
             raise ValueError(f"what was reported is {type(plan).__name__}, not a Solution")
-        evaluation = self.problem.evaluate(self.instance, self.question, plan)
+        evaluation = self.problem.judge(self.instance, self.question, plan)
         if evaluation.violations:
             raise ValueError(evaluation.violations[0])
         if not np.isfinite(evaluation.value):
@@ -336,7 +336,7 @@ class _Run:
         control = self.control
         evaluation = Evaluation(0.0)
         if control.plan is not None:
-            evaluation = self.problem.evaluate(self.instance, self.question, control.plan)
+            evaluation = self.problem.judge(self.instance, self.question, control.plan)
         decisive = control.plan_from or step.method
         how = decisive if control.bound_from in (None, decisive) else f"{decisive}, bound by {control.bound_from}"
         return Result(

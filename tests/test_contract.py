@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import hetopt
-from hetopt import Instance, Solution, VerificationError, solvers
+from hetopt import InputError, Instance, Solution, VerificationError, solvers
 from hetopt.control import Control
 from hetopt.formulation import ConstraintModel, LinearFormulation, Problem, Question
 from hetopt.io.instances import decode, encode
@@ -398,8 +398,11 @@ class TestInvariance:
         other = scaled(instance, factor)
         optimum, plans = best(name, seed)
         for plan in plans:
+            if plan.details or plan.shares is not None:
+                continue  # what they say in seconds is the problem's own
             value = one.evaluate(instance, question, plan).value
-            evaluation = one.evaluate(other, question, plan)
+            later = plan if plan.start is None else replace(plan, start=plan.start * factor)
+            evaluation = one.evaluate(other, question, later)
             assert not evaluation.violations
             assert math.isclose(evaluation.value, value * factor, rel_tol=1e-9)
         result = hetopt.solve(other)
@@ -415,6 +418,34 @@ class TestInvariance:
             bounded = hetopt.bound(other, method=step.method)
             assert bounded.reason != "error", bounded.messages
             assert bounded.bound is None or not_beyond(bounded.bound, optimum * factor, one.sense)
+
+
+def damages(plan: Solution) -> list[Solution]:
+    """The plan with a part taken away, or with something else in its place, one at a time."""
+    junk = [None, [], {}, "x", -1, 10**9, 0.5, True, [None], [[]], {"x": 1}, [["x", -1, 10**9]]]
+    out = [Solution()]
+    for part in ("placement", "start", "shares"):
+        array = getattr(plan, part)
+        if array is None:
+            continue
+        out += [replace(plan, **{part: None}), replace(plan, **{part: array[:-1]}), replace(plan, **{part: -1 - array})]
+        if part != "placement":
+            with np.errstate(invalid="ignore"):
+                out += [replace(plan, **{part: array * wrong}) for wrong in (0.0, 2.0, np.nan, np.inf)]
+    if plan.details:
+        out += [replace(plan, details={}), replace(plan, details={**plan.details, "no such key": 1})]
+    for key, value in plan.details.items():
+        out += [replace(plan, details={**plan.details, key: other}) for other in junk]
+        for k in range(len(value) if isinstance(value, list) else 0):
+            out += [
+                replace(plan, details={**plan.details, key: [*value[:k], *other, *value[k + 1 :]]})
+                for other in ([], *([one] for one in junk))
+            ]
+        for inner in list(value) if isinstance(value, dict) else ():
+            rest = {k: v for k, v in value.items() if k != inner}
+            out += [replace(plan, details={**plan.details, key: rest})]
+            out += [replace(plan, details={**plan.details, key: {**rest, inner: other}}) for other in junk]
+    return out
 
 
 class TestResults:
@@ -459,6 +490,21 @@ class TestResults:
                 continue
             assert not evaluation.violations
             assert same(evaluation.value, result.objective)
+
+    @cases
+    def test_a_damaged_plan_is_a_sentence(self, name, seed):
+        """Whatever a result file says in place of a plan, it is told, and never an accident."""
+        _, instance, _ = sample(name, seed)
+        result = hetopt.solve(instance)
+        if result.solution is None:
+            pytest.skip("there is no plan")
+        for damaged in damages(result.solution):
+            try:
+                report = hetopt.verify(instance, replace(result, solution=damaged))
+            except (VerificationError, InputError) as error:
+                assert str(error).strip()
+            else:
+                assert same(report.objective, result.objective)
 
     @few
     def test_a_wrong_value_or_bound_is_caught(self, name, seed):

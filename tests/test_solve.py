@@ -112,6 +112,18 @@ class TestPlansAreJudged:
         assert (result.objective, result.status) == (2.0, "feasible")
         assert "the plan's value is" in result.messages[0]
 
+    @pytest.mark.parametrize("error", [IndexError("7"), KeyError("order"), TypeError("int"), ValueError("shape")])
+    def test_a_plan_that_the_evaluator_stumbles_over_is_rejected(self, run, error):
+        class Stumbling(Toy):
+            def evaluate(self, instance, question, solution):
+                if solution.details:
+                    raise error
+                return super().evaluate(instance, question, solution)
+
+        result = run(Stumbling(Scripted("fake", report(Solution.assign([1], order=[7]), plan(2)))))
+        assert (result.objective, result.verified) == (2.0, True)
+        assert f"the plan cannot be read as one of toy.sum: {type(error).__name__}" in result.messages[0]
+
     def test_a_plan_changed_after_it_was_reported_is_still_the_plan(self, run):
         def action(control, options):
             placement = np.array([1])

@@ -66,7 +66,7 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
         from hetopt.registry import problem_for
 
         chosen = problem_for(instance)
-        evaluation = chosen.evaluate(instance, chosen.question(instance), result)
+        evaluation = chosen.judge(instance, chosen.question(instance), result)
         if evaluation.violations:
             raise VerificationError(evaluation.violations)
         value = f"{evaluation.value:.9g}"
@@ -87,7 +87,7 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
         )
     objective, details = None, {}
     if result.solution is not None:
-        evaluation = chosen.evaluate(instance, question, result.solution)
+        evaluation = chosen.judge(instance, question, result.solution)
         found += evaluation.violations
         objective, details = evaluation.value, dict(evaluation.details)
         if result.objective is None:
