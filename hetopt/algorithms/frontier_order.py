@@ -52,6 +52,10 @@ class Frontier(NamedTuple):
         (states, 2) seconds that this step adds to the device: its time if inside, and nets that it now pays for.
     other
         (states, 2) seconds added to the device that takes what stays outside; zeros when no such device was named.
+    left
+        (states, 2) least seconds that any completion adds to the device and to the other one.
+    enter_ptr, enter
+        CSR of the steps that lead to each state: ``2 * state + column`` of ``target``.
     """
 
     order: IntArray
@@ -59,6 +63,9 @@ class Frontier(NamedTuple):
     target: IntArray
     load: FloatArray
     other: FloatArray
+    left: FloatArray
+    enter_ptr: IntArray
+    enter: IntArray
 
     @property
     def states(self) -> int:
@@ -217,7 +224,9 @@ def frontier(
     target = np.vstack([*targets, np.full((1, 2), -1)]).astype(np.int64)
     load = np.vstack([*loads, np.zeros((1, 2, 2))])
     inside, outside = np.ascontiguousarray(load[:, :, _INSIDE]), np.ascontiguousarray(load[:, :, _OUTSIDE])
-    return _within(Frontier(np.array(order, dtype=np.int64), first, target, inside, outside), ceiling)
+    left = np.zeros((len(target), 2))
+    every = np.zeros(0, dtype=np.int64)
+    return _within(Frontier(np.array(order, dtype=np.int64), first, target, inside, outside, left, every, every), ceiling)
 
 
 def _events(
@@ -295,9 +304,8 @@ def _unique_rows(rows: NDArray[np.int8]) -> tuple[NDArray[np.int8], IntArray]:
 
 def _within(graph: Frontier, ceiling: float) -> Frontier:
     """Drop the steps that no path uses with both loads <= ceiling, looking at one load at a time."""
-    m = len(graph.order)
     keep = np.ones((graph.states, 2), dtype=bool)
-    for load in (graph.load, graph.other):
+    for device, load in enumerate((graph.load, graph.other)):
         before = np.full(graph.states, np.inf)
         behind = np.full(graph.states, np.inf)
         before[0] = behind[-1] = 0.0
@@ -312,7 +320,8 @@ def _within(graph: Frontier, ceiling: float) -> Frontier:
                 behind[a:b] = np.minimum(behind[a:b], np.where(to >= 0, load[a:b, x] + behind[to], np.inf))
         through = before[:, None] + load + np.where(graph.target >= 0, behind[graph.target], np.inf)
         keep &= through <= ceiling
-    return restrict(graph, keep) if m else graph
+        graph.left[:, device] = behind
+    return restrict(graph, keep)
 
 
 def restrict(graph: Frontier, keep: NDArray[np.bool_]) -> Frontier:
@@ -336,7 +345,12 @@ def restrict(graph: Frontier, keep: NDArray[np.bool_]) -> Frontier:
     target = target[used]
     first = np.concatenate([[0], np.cumsum(used)])[graph.first].astype(np.int64)
     target = np.where(target >= 0, number[target], -1)
-    return Frontier(graph.order, first, target, graph.load[used], graph.other[used])
+    steps = target.ravel()
+    enter = np.argsort(steps, kind="stable")[np.count_nonzero(steps < 0) :]
+    enter_ptr = np.searchsorted(steps[enter], np.arange(len(target) + 1))
+    return Frontier(
+        graph.order, first, target, graph.load[used], graph.other[used], graph.left[used], enter_ptr, enter
+    )
 
 
 def thinnest_frontier(

@@ -19,7 +19,6 @@ are used throughout; :mod:`hetopt.verify.maxload_certificates` repeats the bound
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 _NONE = -1e300
-# Work per kernel call, in state-bucket pairs: some tens of milliseconds, so that time limits and Ctrl-C are seen.
+# Entries looked at in one kernel call: some tens of milliseconds, so that time limits and Ctrl-C are seen.
 _CHUNK = 10_000_000
 
 
@@ -69,126 +68,145 @@ def most_profit(graph: Frontier, profit: FloatArray, limit: float, buckets: int 
 
     Notes
     -----
-    Complexity: O(states * buckets) time, O(largest layer * buckets) memory.
+    Complexity: O(steps * entries), at most ``buckets + 1`` entries a state, fewer where few sets are worth keeping.
     """
-    values, excess, _, span = _run(graph, profit, limit, buckets, slope, True, np.empty((1, 1), dtype=np.int32))
-    used = values > _NONE
-    used[: span[0]] = used[span[1] + 1 :] = False
-    if not used.any():
+    run = _run(graph, profit, limit, buckets, slope, True)
+    if not len(run.profit):
         return -np.inf
-    return float(np.minimum(values[used], excess[used] + slope * limit * (1.0 + 1e-9)).max())
+    return float(np.minimum(run.profit, run.excess + slope * limit * (1.0 + 1e-9)).max())
 
 
 def best_set(graph: Frontier, profit: FloatArray, limit: float, buckets: int = 500, slope: float = 0.0) -> PricedSet:
     """A set with load at most ``limit`` and large profit; the best one when no two loads share a bucket.
 
-    Parameters and complexity as for :func:`most_profit`, and 4 bytes of memory for each state and bucket.
+    Parameters and complexity as for :func:`most_profit`, and 8 bytes of memory for each entry.
     """
-    n = len(graph.order)
-    large = graph.states and int(np.diff(graph.first).max()) * (buckets + 1) >= 2**30
-    parent = np.empty((graph.states, buckets + 1), dtype=np.int64 if large else np.int32)
-    values, _, least, span = _run(graph, profit, limit, buckets, slope, False, parent)
-    values[: span[0]] = values[span[1] + 1 :] = _NONE
+    run = _run(graph, profit, limit, buckets, slope, False)
     members = np.zeros(len(profit), dtype=bool)
-    bucket = int(values.argmax())
-    if values[bucket] == _NONE:
+    if not len(run.profit):
         return PricedSet(members, -np.inf, 0.0)
-    found = PricedSet(members, float(values[bucket]), float(least[bucket]))
-    state = 0
-    for i in range(n - 1, -1, -1):
-        step = int(parent[graph.first[i + 1] + state, bucket])
+    entry = int(run.profit.argmax())
+    found = PricedSet(members, float(run.profit[entry]), float(run.load[entry]))
+    for i in range(len(graph.order) - 1, -1, -1):
+        step = int(run.parent[run.start[i + 1] + entry])
         members[graph.order[i]] = step & 1
-        state, bucket = divmod(step >> 1, buckets + 1)
+        entry = step >> 1
     return found
 
 
-def _run(
-    graph: Frontier,
-    profit: FloatArray,
-    limit: float,
-    buckets: int,
-    slope: float,
-    optimistic: bool,
-    parent: NDArray[np.integer],
-) -> tuple[FloatArray, FloatArray, FloatArray, NDArray[np.int64]]:
-    """Sweep in chunks; the last state's profit, excess and load by bucket, and its first and last bucket in use."""
+class _Run(NamedTuple):
+    """Entries of the last state; for real sets, each entry's step: place of its origin in the layer before, and side."""
+
+    profit: FloatArray
+    excess: FloatArray
+    load: FloatArray
+    parent: NDArray[np.int64]
+    start: NDArray[np.int64]
+
+
+def _run(graph: Frontier, profit: FloatArray, limit: float, buckets: int, slope: float, optimistic: bool) -> _Run:
     n = len(graph.order)
     width = int(np.diff(graph.first).max())
-    values = np.full((2, width, buckets + 1), _NONE)
-    excess = np.zeros((2, width, buckets + 1))
-    least = np.zeros((2, width, buckets + 1))
-    span = np.zeros((2, width, 2), dtype=np.int64)
-    span[:, :, 0] = buckets + 1
-    span[:, :, 1] = -1
-    values[0, 0, 0] = 0.0
-    span[0, 0] = 0
+    # Reserved, not touched: the operating system hands out only the pages that entries fill.
+    table = np.empty((3, 2, width * (buckets + 1)))
+    table[:, 0, 0] = 0.0
+    ends = np.zeros((2, width + 1), dtype=np.int64)
+    ends[0, 1:] = 1
+    parent = np.empty(1 if optimistic else graph.states * (buckets + 1), dtype=np.int64)
+    start = np.zeros(n + 2, dtype=np.int64)
+    start[1] = 1
     gain = np.ascontiguousarray(profit[graph.order], dtype=np.float64)
-    work = np.cumsum(np.diff(graph.first)[:n]) * (buckets + 1) // _CHUNK
-    ends = [0, *(np.flatnonzero(np.diff(work)) + 1).tolist(), n]
-    for start, stop in pairwise(ends):
-        _sweep(
-            graph.first, graph.target, graph.load, gain, slope, start, stop, limit, optimistic,
-            values, excess, least, span, parent,
+    layer, state = 0, 0
+    while layer < n:
+        layer, state = _sweep(
+            graph.first, graph.enter_ptr, graph.enter, graph.load, graph.left, gain, slope, limit, optimistic,
+            buckets, table, ends, parent, start, layer, state, _CHUNK,
         )  # fmt: skip
-    return values[n % 2, 0], excess[n % 2, 0], least[n % 2, 0], span[n % 2, 0]
+    last = table[:, n % 2, : ends[n % 2, 1]]
+    return _Run(last[0], last[1], last[2], parent, start)
 
 
 @njit
-def _sweep(first, target, load, gain, slope, start, stop, limit, optimistic, values, excess, least, span, parent):  # type: ignore[no-untyped-def]
-    """Advance layers ``start .. stop - 1``; row ``s - first[layer]`` of the two-layer tables holds state ``s``.
+def _sweep(
+    first, enter_ptr, enter, step_load, left, gain, slope, limit, optimistic,
+    buckets, table, ends, parent, start, layer, state, budget,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Advance the sweep from (layer, state of the next layer); where to go on after ``budget`` entries or the last layer.
 
-    ``values`` (profit), ``excess`` and ``least`` (load) of layer ``i`` are at ``[i % 2]``; ``span`` holds the first and last
-    bucket in use. ``parent`` is written only for real sets.
+    ``table`` holds profit, excess and load of the entries of two layers, state by state, loads ascending; ``ends[k, s]`` is
+    where the entries of state s begin. ``start`` counts entries of all layers, for ``parent``.
     """
-    buckets = values.shape[2] - 1
+    n = len(gain)
     scale = buckets / limit
     ceiling = limit * (1.0 + 1e-9)
-    for i in range(start, stop):
-        now, nxt = i % 2, (i + 1) % 2
-        base, following = first[i], first[i + 1]
-        for t in range(first[i + 2] - following):
-            for b in range(span[nxt, t, 0], span[nxt, t, 1] + 1):
-                values[nxt, t, b] = _NONE
-            span[nxt, t, 0] = buckets + 1
-            span[nxt, t, 1] = -1
-        for s in range(following - base):
-            for x in range(2):
-                t = target[base + s, x]
-                if t < 0:
+    profits, excesses, loads = table[0], table[1], table[2]
+    most = 0
+    for t in range(len(first) and first[-1]):
+        most = max(most, enter_ptr[t + 1] - enter_ptr[t])
+    place = np.empty(most, dtype=np.int64)
+    stop = np.empty(most, dtype=np.int64)
+    head = np.empty(most)
+    done = 0
+    while layer < n:
+        now, nxt = layer % 2, (layer + 1) % 2
+        base, following = first[layer], first[layer + 1]
+        if state == 0:
+            ends[nxt, 0] = 0
+        while state < first[layer + 2] - following:
+            if done > budget:
+                return layer, state
+            t = following + state
+            ways = enter_ptr[t + 1] - enter_ptr[t]
+            completion = left[t, 0]
+            for j in range(ways):
+                step = enter[enter_ptr[t] + j]
+                s, x = step // 2, step % 2
+                place[j], stop[j] = ends[now, s - base], ends[now, s - base + 1]
+                head[j] = loads[now, place[j]] + step_load[s, x] if place[j] < stop[j] else np.inf
+            begin = ends[nxt, state]
+            end = begin
+            top, with_it, bucket = _NONE, _NONE, -1
+            while True:
+                best = -1
+                l = np.inf
+                for j in range(ways):
+                    if head[j] < l:
+                        l = head[j]
+                        best = j
+                if best < 0 or l + completion > ceiling:
+                    break
+                step = enter[enter_ptr[t] + best]
+                s, x = step // 2, step % 2
+                origin = place[best]
+                p, q = profits[now, origin], excesses[now, origin] - slope * step_load[s, x]
+                if x == 1:
+                    p += gain[layer]
+                    q += gain[layer]
+                place[best] += 1
+                head[best] = loads[now, origin + 1] + step_load[s, x] if origin + 1 < stop[best] else np.inf
+                done += 1
+                # An entry of no more load that is at least as good in all that counts makes this one useless.
+                if p <= top and (q <= with_it or not optimistic):
                     continue
-                t -= following
-                extra, add = (gain[i] if x == 1 else 0.0), load[base + s, x]
-                surplus = extra - slope * add
-                top, with_it = _NONE, _NONE
-                for b in range(span[now, s, 0], span[now, s, 1] + 1):
-                    p = values[now, s, b]
-                    if p == _NONE:
-                        continue
-                    q = excess[now, s, b]
-                    # An entry of less load that is better in all that counts makes this one useless.
-                    if p <= top and (q <= with_it or not optimistic):
-                        continue
-                    if p > top:
-                        top, with_it = p, q
-                    l = least[now, s, b] + add
-                    if l > ceiling:
-                        break
-                    p += extra
-                    q += surplus
-                    k = min(int(l * scale), buckets)
-                    old = values[nxt, t, k]
-                    if old == _NONE:
-                        values[nxt, t, k], excess[nxt, t, k], least[nxt, t, k] = p, q, l
-                        span[nxt, t, 0] = min(span[nxt, t, 0], k)
-                        span[nxt, t, 1] = max(span[nxt, t, 1], k)
-                    elif optimistic:
-                        values[nxt, t, k] = max(old, p)
-                        excess[nxt, t, k] = max(excess[nxt, t, k], q)
-                        least[nxt, t, k] = min(least[nxt, t, k], l)
-                        continue
-                    elif q > excess[nxt, t, k]:
-                        values[nxt, t, k], excess[nxt, t, k], least[nxt, t, k] = p, q, l
-                    else:
-                        continue
-                    if not optimistic:
-                        parent[following + t, k] = (s * (buckets + 1) + b) * 2 + x
+                k = min(int(l * scale), buckets)
+                if k != bucket:
+                    bucket = k
+                    profits[nxt, end], excesses[nxt, end], loads[nxt, end] = p, q, l
+                    end += 1
+                elif optimistic:
+                    profits[nxt, end - 1] = max(profits[nxt, end - 1], p)
+                    excesses[nxt, end - 1] = max(excesses[nxt, end - 1], q)
+                elif q > excesses[nxt, end - 1]:
+                    profits[nxt, end - 1], excesses[nxt, end - 1], loads[nxt, end - 1] = p, q, l
+                else:
+                    continue
+                if p > top:
+                    top, with_it = p, q
+                if not optimistic:
+                    parent[start[layer + 1] + end - 1] = (origin << 1) | x
+            ends[nxt, state + 1] = end
+            state += 1
+        start[layer + 2] = start[layer + 1] + ends[nxt, state]
+        layer += 1
+        state = 0
+    return layer, state

@@ -235,16 +235,19 @@ class _Sweep:
                 self.touched[i].append(h)
         states: dict[tuple[int, ...], int] = {(): 0}
         open_nets: list[int] = []
-        table = np.zeros((3, 1, buckets + 1), dtype=np.int64)
-        table[0] = -_NEVER
-        table[0, 0, 0] = 0
-        work = 0
+        layers: list[tuple[Ints, Ints]] = []
+        work = buckets + 1
         for i, v in enumerate(order):
             states, open_nets, target, step = self._advance(i, v, states, open_nets)
+            layers.append((target, step))
             work += len(states) * (buckets + 1)
             if work > _MOST_WORK:
                 raise ValueError("the certificate's order needs more states than a replay is willing to look at")
-            table = _layer(table, target, step, profit[v], slope, self.ceiling, len(states))
+        table = np.zeros((3, 1, buckets + 1), dtype=np.int64)
+        table[0] = -_NEVER
+        table[0, 0, 0] = 0
+        for v, (target, step), left in zip(order, layers, _completions(layers), strict=True):
+            table = _layer(table, target, step, left, profit[v], slope, self.ceiling)
         earned, excess = table[0].ravel(), table[1].ravel()
         within = earned > -_NEVER
         if not within.any():
@@ -315,9 +318,17 @@ class _Sweep:
         return moves
 
 
-def _layer(table: Ints, target: Ints, step: Ints, gain: int, slope: int, ceiling: int, width: int) -> Ints:
+def _completions(layers: list[tuple[Ints, Ints]]) -> list[Ints]:
+    """For every layer, the least seconds that completing a sweep from each state after it adds."""
+    left = [np.zeros(1, dtype=np.int64)]
+    for target, step in reversed(layers[1:]):
+        left.append(np.where(target >= 0, step + left[-1][target], _NEVER).min(axis=1))
+    return left[::-1]
+
+
+def _layer(table: Ints, target: Ints, step: Ints, left: Ints, gain: int, slope: int, ceiling: int) -> Ints:
     """One class decided: table[0] profit, table[1] excess = 2^16 profit - slope load, table[2] least load."""
-    columns = table.shape[2]
+    width, columns = len(left), table.shape[2]
     after = np.empty((3, width * columns), dtype=np.int64)
     after[0] = after[1] = -_NEVER
     after[2] = _NEVER
@@ -328,7 +339,8 @@ def _layer(table: Ints, target: Ints, step: Ints, gain: int, slope: int, ceiling
         profit, excess, load = block[:, s, b]
         for x, extra in ((0, 0), (1, gain)):
             to, add = target[start + s, x], step[start + s, x]
-            inside = (to >= 0) & (load + add <= ceiling)
+            # What cannot be completed within the limit is in no set within it.
+            inside = (to >= 0) & (load + add + left[to] <= ceiling)
             reached = (load + add)[inside]
             entry = to[inside] * columns + reached * (columns - 1) // ceiling
             np.maximum.at(after[0], entry, profit[inside] + extra)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from stage_samples import random_graph, stage_graph
 
+from hetopt.algorithms import frontier_pricing
 from hetopt.algorithms.frontier_order import FrontierTooWide, frontier, node_orders, restrict, thinnest_frontier
 from hetopt.algorithms.frontier_pricing import _sweep, best_set, most_profit
 from hetopt.algorithms.stagegraph import StageGraph
@@ -140,39 +141,21 @@ def test_the_slope_tightens_coarse_buckets() -> None:
 
 
 @pytest.mark.parametrize("optimistic", [False, True])
-def test_compiled_and_plain_kernel_agree(optimistic: bool) -> None:
+def test_compiled_and_plain_kernel_agree(optimistic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    graph = random_graph(rng, 7)
-    sweep = thinnest_frontier(graph, 0)
-    n, width, buckets = graph.n, int(np.diff(sweep.first).max()), 50
-    gain = rng.random(n)
-    outcomes = []
-    for kernel in (_sweep, _sweep.py_func):
-        values = np.full((2, width, buckets + 1), -1e300)
-        excess, least = np.zeros((2, 2, width, buckets + 1))
-        span = np.zeros((2, width, 2), dtype=np.int64)
-        span[:, :, 0], span[:, :, 1] = buckets + 1, -1
-        values[0, 0, 0], span[0, 0] = 0.0, 0
-        parent = np.zeros((sweep.states, buckets + 1), dtype=np.int32)
-        kernel(
-            sweep.first,
-            sweep.target,
-            sweep.load,
-            gain,
-            0.2,
-            0,
-            n,
-            12.0,
-            optimistic,
-            values,
-            excess,
-            least,
-            span,
-            parent,
-        )
-        outcomes.append((values[n % 2, 0], least[n % 2, 0], parent))
-    for compiled, plain in zip(*outcomes, strict=True):
-        np.testing.assert_array_equal(compiled, plain)
+    for budget in (10_000_000, 7):  # a small budget makes the sweep stop and go on in the middle of layers
+        graph = random_graph(rng, 7)
+        sweep, profit = thinnest_frontier(graph, 0), rng.random(graph.n)
+        outcomes = []
+        for kernel in (_sweep, _sweep.py_func):
+            monkeypatch.setattr(frontier_pricing, "_sweep", kernel)
+            monkeypatch.setattr(frontier_pricing, "_CHUNK", budget)
+            if optimistic:
+                outcomes.append((most_profit(sweep, profit, 12.0, 20, 0.2),))
+            else:
+                outcomes.append(best_set(sweep, profit, 12.0, 20, 0.2))
+        for compiled, plain in zip(*outcomes, strict=True):
+            np.testing.assert_array_equal(compiled, plain)
 
 
 def test_orders_are_permutations_and_greedy_ones_are_thin() -> None:
