@@ -160,11 +160,11 @@ class _Solver:
         try:
             bound, proved = self._attempt(Problem(self.graph, passes, sizes_up=False))
         except _Misfit:
-            # a plan fits in rounded sizes but not in the true ones: search among the plans that surely fit
+            # a plan fits in rounded sizes but not in the true ones: search among the plans that surely fit; what has been
+            # proved so far is the bound, since that search leaves plans out
+            bound, proved = self.problem.seconds(self.lower), False
             self.plan, self.value, self.best = None, math.inf, 2 * NEVER
-            problem = Problem(self.graph, passes, sizes_up=True)
-            self._attempt(problem)
-            bound, proved = problem.seconds(self.lower), False
+            self._attempt(Problem(self.graph, passes, sizes_up=True))
             self.stats["reason"] = "not proved: memory is so nearly full that rounding of sizes decides"
         if self.plan is None:
             return ContiguousAnswer(None, None, (), math.inf, bound, proved, self.stats)
@@ -184,7 +184,8 @@ class _Solver:
         self.lower, cuts = min_cut(problem.costs, least, _CUT_EFFORT, self.should_stop)
         self.stats.update(balance=problem.seconds(max(problem.balance.values())), cuts=cuts)
         self._chains()
-        self.stats["chain"] = self.value
+        if self.plan is not None:
+            self.stats["chain"] = self.value
         if self.best <= self.lower:
             return problem.seconds(self.lower), True
         try:
@@ -220,7 +221,8 @@ class _Solver:
             v = int(np.argmax(stuck))
             memory = self.graph.memory[problem.types][time[:, v] < NEVER].max()
             return f"class {v} (task {self._task(v)}) needs {self.graph.size[v]:g} of memory; a device has at most {memory:g}"
-        if (problem.room < NEVER).all() and int(problem.size.sum()) > sum(map(int, problem.room * problem.count)):
+        together = sum(r * c for r, c in zip(problem.room.tolist(), problem.count.tolist(), strict=True))
+        if (problem.room < NEVER).all() and int(problem.size.sum()) > together:
             total = float(self.graph.memory[problem.types] @ problem.count)
             return f"all classes need {self.graph.size.sum():g} of memory; the devices have {total:g} together"
         return ""
@@ -288,7 +290,7 @@ class _Solver:
                 heapq.heappush(heap, (f + 1 + bw, f + 1, b, bw, True))
             if layers.found is not None:
                 loads = [stage_loads(self.problem.costs, stage, kind) for stage, kind in layers.found]
-                forward, backward = (max(load[p] for load in loads) for p in (0, 1))
+                forward, backward = max(load[0] for load in loads), max(bw, max(load[1] for load in loads))
                 heapq.heappush(heap, (a + backward, a, forward - 1, backward, False))
         return True
 

@@ -216,6 +216,15 @@ def test_three_tasks_by_hand():
     assert dear.value == 9.0 and dear.stages == (0,)
 
 
+def test_memory_of_many_devices_adds_up_beyond_64_bits():
+    n = 24
+    case = one_device_type(
+        time=np.ones((n, 1)), size=np.ones(n), weight=np.zeros(n), group=np.full(n, -1), backward=np.zeros(n, bool)
+    )
+    case |= {"edges": np.column_stack([np.arange(n - 1), np.arange(1, n)]), "count": [12], "memory": [23.0]}
+    assert solve_contiguous(contract(**case)).value == 2.0
+
+
 def test_passes_by_hand():
     # one group a pass each; together 6 + 6, apart max(5, 1) + max(1, 5)
     case = one_device_type(
