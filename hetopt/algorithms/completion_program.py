@@ -29,6 +29,7 @@ from hetopt.algorithms.times import FloatArray, IntArray, check_ready, check_tim
 __all__ = ["CompletionProgram", "ConvexPoint"]
 
 _PAIRS_PER_CALL = 1 << 19  # pairs that one kernel call visits, some 0.1 s
+_STILL = 1e-9  # a job whose shares change less is left alone for the rest of the sweeps
 
 
 class ConvexPoint(NamedTuple):
@@ -151,15 +152,17 @@ class CompletionProgram(NamedTuple):
         return self.prove(high * heavy + (1 - high) * light)
 
     def descend(self, x: FloatArray, mixture: float, sweeps: int) -> None:
-        """Sweeps of coordinate descent on the mixture of G and H, in place."""
+        """Sweeps of coordinate descent on the mixture of G and H, in place: all jobs once, then those that still move."""
         n, m = x.shape
         times, weights = np.empty((m, n + 1)), np.empty((m, n + 1))
         step = max(1, _PAIRS_PER_CALL // m)
+        jobs, moved = np.arange(n), np.empty(n, dtype=np.bool_)
+        _plant(self.finite, self.weight, self.rank, x, times, weights)
         for _ in range(sweeps):
-            _plant(self.finite, self.weight, self.rank, x, times, weights)
-            for first in range(0, n, step):
-                last = min(first + step, n)
-                _descend(self.time, self.weight, self.ready, self.rank, x, mixture, times, weights, first, last)
+            for first in range(0, len(jobs), step):
+                part = jobs[first : first + step]
+                _descend(self.time, self.weight, self.ready, self.rank, x, mixture, times, weights, part, moved)
+            jobs = jobs[moved[jobs]]
 
     def fix(self, x: FloatArray) -> bool:
         """Give each job to its best machine in turn, in place; whether any row changed."""
@@ -194,7 +197,7 @@ def _add(tree, k, value):  # type: ignore[no-untyped-def]
 
 @njit
 def _plant(finite, weight, rank, x, times, weights):  # type: ignore[no-untyped-def]
-    """Fenwick trees of each machine, by rank: time by share and weight by share."""
+    """Fenwick trees of each machine, by rank: time by share and weight by share. Entry 0, unused by a tree, has the total."""
     n, m = x.shape
     times[:, :] = 0.0
     weights[:, :] = 0.0
@@ -203,6 +206,8 @@ def _plant(finite, weight, rank, x, times, weights):  # type: ignore[no-untyped-
             if x[j, i] > 0:
                 times[i, rank[j, i] + 1] = finite[j, i] * x[j, i]
                 weights[i, rank[j, i] + 1] = weight[j] * x[j, i]
+                times[i, 0] += finite[j, i] * x[j, i]
+                weights[i, 0] += weight[j] * x[j, i]
     for i in range(m):
         for k in range(1, n + 1):
             above = k + (k & -k)
@@ -218,27 +223,30 @@ def _replace(j, i, share, time, weight, rank, x, times, weights):  # type: ignor
     if change != 0:
         _add(times[i], rank[j, i], time[j, i] * change)
         _add(weights[i], rank[j, i], weight[j] * change)
+        times[i, 0] += time[j, i] * change
+        weights[i, 0] += weight[j] * change
         x[j, i] = share
 
 
 @njit
-def _descend(time, weight, ready, rank, x, mixture, times, weights, first, last):  # type: ignore[no-untyped-def]
-    """For jobs ``first`` to ``last``, minimise the mixture over the shares of the one job, exactly.
+def _descend(time, weight, ready, rank, x, mixture, times, weights, jobs, moved):  # type: ignore[no-untyped-def]
+    """For each of the jobs in turn, minimise the mixture over the shares of the one job, exactly; note whether it ``moved``.
 
     On machine i the marginal cost is ``base_i + slope_i x``. Machines are opened in the order of ``base`` and all share the
     level at which the shares add up to one; a machine without slope takes whatever is left at its level.
     """
-    n, m = x.shape
+    m = x.shape[1]
     base, slope = np.empty(m), np.empty(m)
-    for j in range(first, last):
+    for j in jobs:
         w = weight[j]
+        moved[j] = False
         for i in range(m):
             p = time[j, i]
             if p == np.inf:
                 base[i] = np.inf
                 continue
             before = _prefix(times[i], rank[j, i])
-            after = max(0.0, _prefix(weights[i], n) - _prefix(weights[i], rank[j, i] + 1))
+            after = max(0.0, weights[i, 0] - _prefix(weights[i], rank[j, i] + 1))
             h = w * (ready[i] + p / 2 + before) + p * after
             base[i] = mixture * w * (ready[i] + p) + (1 - mixture) * h
             slope[i] = (1 - mixture) * w * p
@@ -264,6 +272,7 @@ def _descend(time, weight, ready, rank, x, mixture, times, weights, first, last)
             else:
                 share = min(left, max(0.0, (level - base[i]) / slope[i]))
             left -= share
+            moved[j] |= abs(share - x[j, i]) > _STILL
             _replace(j, i, share, time, weight, rank, x, times, weights)
 
 
@@ -271,7 +280,7 @@ def _descend(time, weight, ready, rank, x, mixture, times, weights, first, last)
 def _fix(time, weight, ready, rank, x, times, weights, first, last):  # type: ignore[no-untyped-def]
     """Give each of the jobs ``first`` to ``last`` to the machine where E has its least coefficient; a whole one stays
     unless it gains."""
-    n, m = x.shape
+    m = x.shape[1]
     changed = False
     for j in range(first, last):
         w = weight[j]
@@ -282,7 +291,7 @@ def _fix(time, weight, ready, rank, x, times, weights, first, last):  # type: ig
             if p == np.inf:
                 continue
             before = _prefix(times[i], rank[j, i])
-            after = max(0.0, _prefix(weights[i], n) - _prefix(weights[i], rank[j, i] + 1))
+            after = max(0.0, weights[i, 0] - _prefix(weights[i], rank[j, i] + 1))
             cost = w * (ready[i] + p + before) + p * after
             if best < 0 or cost < least:
                 best, least = i, cost

@@ -128,7 +128,7 @@ class TestSkutella:
         time, weight, ready, _ = case
         best = min(weighted_completion(time, plan, weight, ready=ready) for plan in plans(time))
         point = convex_relaxation(time, weight, ready=ready)
-        assert point.value - point.lower_bound <= 1e-6 * point.value
+        assert point.value - point.lower_bound <= 1e-5 * point.value
         assert (
             completion_bound(time, point.x, point.mixture, weight, ready=ready)
             == point.lower_bound
@@ -136,7 +136,7 @@ class TestSkutella:
         )
         result = skutella(time, weight, ready=ready)
         value = weighted_completion(time, result.plan, weight, ready=ready)
-        assert best * (1 - 1e-12) <= value <= 1.5 * (1 + 1e-6) * result.lower_bound + 1e-9
+        assert best * (1 - 1e-12) <= value <= 1.5 * (1 + 1e-5) * result.lower_bound + 1e-9
 
     @settings(max_examples=8)
     @given(case=instances())
