@@ -140,7 +140,7 @@ class LP(LinearFormulation):
         t = model.continuous("makespan", upper=_horizon(instance))
         j, i = np.nonzero(can)
         model.rows("assign", n, [(j, x[j, i], 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
-        terms = [(i, x[j, i], instance.time[j, i] + least[i, j]), (np.arange(d), t, -1.0)]
+        terms: list[tuple[Any, Any, Any]] = [(i, x[j, i], instance.time[j, i] + least[i, j]), (np.arange(d), t, -1.0)]
         model.rows("load", d, terms, upper=least.max(axis=1, initial=0.0), labels=(instance.device_names,))  # (6)
         model.minimize(t)
         return model

@@ -180,7 +180,7 @@ def anneal_sequences(
     best = _sequences(seconds, between, order, count)
     report(best)
     state = np.array([seed * 2 + 1], np.uint64)
-    spread = float(np.where(np.isfinite(seconds), seconds, 0.0).min(axis=1).mean())
+    spread = max(float(np.where(np.isfinite(seconds), seconds, 0.0).mean()), 1e-9)
     hot, cold = 0.3 * spread, 0.005 * spread
     for turn in range(rounds):
         if should_stop() or m * n < 2:

@@ -61,7 +61,7 @@ def test_published_small_sets(data_dir):
         listed = {row["instance"]: int(row["makespan"]) for row in csv.DictReader(stream)}
     load = importers.get("upmsp").load
     different = {}
-    for file in sorted((folder / "small").glob("*.txt"))[::4] + [folder / "small" / "I_12_5_S_1-99_3.txt"]:
+    for file in [*sorted((folder / "small").glob("*.txt"))[::4], folder / "small" / "I_12_5_S_1-99_3.txt"]:
         instance = load(file)
         result = hetopt.solve(instance)
         assert result.status == "optimal"
