@@ -130,13 +130,17 @@ class Step:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What the caller set for a method's solver: its name, and options beyond those in Control."""
+    """What the caller set for a method's solver: its name, and options beyond those in Control.
+
+    ``work_limit`` is set in deterministic runs: seconds of work that the solver counts, in place of a time limit.
+    """
 
     solver: str | None = None
     log_file: str | None = None
     deterministic: bool = False
     native: Mapping[str, Any] = field(default_factory=dict)
     hint: Solution | None = None
+    work_limit: float | None = None
 
 
 @dataclass(frozen=True)
@@ -515,6 +519,7 @@ def _options(
     from hetopt.solvers import Options
 
     return Options(
+        time_limit=options.work_limit,
         relative_gap=control.relative_gap,
         threads=control.threads,
         seed=control.seed,

@@ -274,8 +274,14 @@ class _Run:
         method = self.problem.method(step.method)
         before = len(self.control.rejected)
         self.tell_unused(method)
+        limits = self.control.time_limit, self.control.deadline
+        options = self.options
+        if options.deterministic and limits[0] is not None and method.engine != "algorithm":
+            # The solver counts its work instead of reading the clock, so the clock must not stop it either.
+            options = replace(options, work_limit=limits[0] * step.share)
+            self.control.time_limit = self.control.deadline = None
         try:
-            outcome = method.run(self.instance, self.question, self.control, self.options)
+            outcome = method.run(self.instance, self.question, self.control, options)
         except KeyboardInterrupt:
             self.control.cancel()
             outcome = Outcome("interrupted")
@@ -289,6 +295,8 @@ class _Run:
             if os.environ.get("HETOPT_DEBUG"):
                 raise
             return self.failed(f"{step.method} failed with {type(error).__name__}: {error}", before)
+        finally:
+            self.control.time_limit, self.control.deadline = limits
         self.tell_rejected(before)
         self.messages += [note for note in outcome.notes if note not in self.messages]
         self.statistics.update({step.method: dict(outcome.statistics)} if outcome.statistics else {})
