@@ -167,6 +167,7 @@ def _check_tree(grid: _Grid, tree: Mapping[str, Any], few: Ints, many: Ints, sev
         if "price" in node:
             if (few > many).any() or (few.sum(axis=1) > grid.nodes).any():
                 continue  # no plan has these counts
+            many = np.minimum(many, few + (grid.nodes - few.sum(axis=1))[:, None])
             if not _leaf_refutes(grid, node, few, many, several, partial):
                 raise ValueError("the prices of a leaf do not exclude the rate; the certificate proves nothing")
             continue
