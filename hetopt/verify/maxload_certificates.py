@@ -37,7 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +54,12 @@ KINDS = ("maxload-prices", "maxload-cut")
 _CUT_BITS = 29  # the limit on the grid of a cut; scipy's flows are 32-bit integers
 _LOAD_BITS = 36  # the limit on the grid; sums stay below 2^37 in a sweep, products with buckets below 2^57
 _SLOPE_BITS = 16  # a slope is a multiple of 2^-16 price units a load unit
+_MOST_PROFIT = 1 << 46  # so that a profit and the number of its state fit in one int64
 _ROOM = 1 << 62  # everything that a sweep adds up stays below it, so that int64 cannot wrap
 _MOST_BUCKETS = 1 << 20
-_MOST_WORK = 1 << 36  # states times buckets that a replay is willing to look at
+_MOST_STATES = 1 << 15  # of one layer
+_MOST_ENTRIES = 1 << 25  # of one layer
 _NEVER = 1 << 61
-_BLOCK = 1 << 21  # table entries looked at together, to bound memory
 
 Ints = NDArray[np.int64]
 
@@ -221,9 +222,10 @@ class _Sweep:
 
     def most(self, order: list[int], profit: list[int], slope: int, buckets: int) -> int:
         """Upper bound on the profit of a set within the limit."""
-        scaled = sum(abs(p) for p in profit) << _SLOPE_BITS
+        whole = sum(abs(p) for p in profit)
+        scaled = whole << _SLOPE_BITS
         # Loads in a table never exceed the ceiling by more than one step before they are dropped.
-        if scaled + slope * (2 * self.ceiling) >= _ROOM:
+        if whole >= _MOST_PROFIT or scaled + slope * (2 * self.ceiling) >= _ROOM:
             raise ValueError("the certificate's prices or slopes are too large to be added up in 64-bit integers")
         self.touched: list[list[int]] = [[] for _ in order]
         self.last = [0] * len(self.pins)
@@ -236,27 +238,21 @@ class _Sweep:
         states: dict[tuple[int, ...], int] = {(): 0}
         open_nets: list[int] = []
         layers: list[tuple[Ints, Ints]] = []
-        work = buckets + 1
         for i, v in enumerate(order):
             states, open_nets, target, step = self._advance(i, v, states, open_nets)
             layers.append((target, step))
-            work += len(states) * (buckets + 1)
-            if work > _MOST_WORK:
+            if len(states) >= _MOST_STATES:
                 raise ValueError("the certificate's order needs more states than a replay is willing to look at")
-        table = np.zeros((3, 1, buckets + 1), dtype=np.int64)
-        table[0] = -_NEVER
-        table[0, 0, 0] = 0
+        nothing = np.zeros(1, dtype=np.int64)
+        entries = _Entries(nothing, nothing, nothing, nothing)
         for v, (target, step), left in zip(order, layers, _completions(layers), strict=True):
-            table = _layer(table, target, step, left, profit[v], slope, self.ceiling)
-        earned, excess = table[0].ravel(), table[1].ravel()
-        within = earned > -_NEVER
-        if not within.any():
+            entries = _layer(entries, target, step, left, profit[v], slope, self.ceiling, buckets)
+            if len(entries.load) > _MOST_ENTRIES:
+                raise ValueError("the certificate's order and buckets need more memory than a replay is willing to use")
+        earned = np.minimum(entries.profit, (entries.excess + slope * self.ceiling) >> _SLOPE_BITS)
+        if not len(earned):
             raise ValueError("the sweep lost the empty set: the stage graph's costs are damaged")
-        most: int = max(
-            min(p, (q + slope * self.ceiling) >> _SLOPE_BITS)
-            for p, q in zip(earned[within].tolist(), excess[within].tolist(), strict=True)
-        )
-        return most
+        return int(earned.max())
 
     def _advance(
         self, i: int, v: int, states: dict[tuple[int, ...], int], open_nets: list[int]
@@ -326,42 +322,50 @@ def _completions(layers: list[tuple[Ints, Ints]]) -> list[Ints]:
     return left[::-1]
 
 
-def _layer(table: Ints, target: Ints, step: Ints, left: Ints, gain: int, slope: int, ceiling: int) -> Ints:
-    """One class decided: table[0] profit, table[1] excess = 2^16 profit - slope load, table[2] least load."""
-    width, columns = len(left), table.shape[2]
-    after = np.empty((3, width * columns), dtype=np.int64)
-    after[0] = after[1] = -_NEVER
-    after[2] = _NEVER
-    rows = max(1, _BLOCK // columns)
-    for start in range(0, table.shape[1], rows):
-        block = table[:, start : start + rows]
-        s, b = np.nonzero(_useful(block[0], block[1]))
-        profit, excess, load = block[:, s, b]
-        for x, extra in ((0, 0), (1, gain)):
-            to, add = target[start + s, x], step[start + s, x]
-            # What cannot be completed within the limit is in no set within it.
-            inside = (to >= 0) & (load + add + left[to] <= ceiling)
-            reached = (load + add)[inside]
-            entry = to[inside] * columns + reached * (columns - 1) // ceiling
-            np.maximum.at(after[0], entry, profit[inside] + extra)
-            np.maximum.at(after[1], entry, excess[inside] + (extra << _SLOPE_BITS) - slope * add[inside])
-            np.minimum.at(after[2], entry, reached)
-    return after.reshape(3, width, columns)
+class _Entries(NamedTuple):
+    """What a sweep keeps: state, load, profit and excess = 2^16 profit - slope load of each entry, by state, then load."""
+
+    state: Ints
+    load: Ints
+    profit: Ints
+    excess: Ints
 
 
-def _useful(profit: Ints, excess: Ints) -> NDArray[np.bool_]:
-    """Entries without one of less load in the same row that has at least their profit and at least their excess.
+def _layer(
+    entries: _Entries, target: Ints, step: Ints, left: Ints, gain: int, slope: int, ceiling: int, buckets: int
+) -> _Entries:
+    """Decide one class."""
+    pieces = []
+    for x, extra in ((0, 0), (1, gain)):
+        to, add = target[entries.state, x], step[entries.state, x]
+        # What cannot be completed within the limit is in no set within it.
+        inside = np.flatnonzero((to >= 0) & (entries.load + add + left[to] <= ceiling))
+        to, add = to[inside], add[inside]
+        excess = entries.excess[inside] + (extra << _SLOPE_BITS) - slope * add
+        pieces.append((to, entries.load[inside] + add, entries.profit[inside] + extra, excess))
+    state, load, profit, excess = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    by_load = np.lexsort((load, state))
+    found = _Entries(state[by_load], load[by_load], profit[by_load], excess[by_load])
+    found = _Entries(*(array[_useful(found)] for array in found))
+    key = found.state * (buckets + 1) + found.load * buckets // ceiling
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    if len(first) == 0:
+        return found
+    best, most = np.maximum.reduceat(found.profit, first), np.maximum.reduceat(found.excess, first)
+    return _Entries(found.state[first], found.load[first], best, most)
 
-    Compared with one such entry only, the most profitable so far; more need not be found.
+
+def _useful(entries: _Entries) -> NDArray[np.bool_]:
+    """Entries without one of no more load in the same state that has at least their profit and at least their excess.
+
+    Compared with one such entry only, the most profitable before it; more need not be found.
     """
-    rows = np.arange(len(profit))[:, None]
-    record = np.full_like(profit, -_NEVER)
-    np.maximum.accumulate(profit[:, :-1], axis=1, out=record[:, 1:])
-    place = np.where(profit > record, np.arange(profit.shape[1]), 0)
-    holder = np.zeros_like(place)
-    np.maximum.accumulate(place[:, :-1], axis=1, out=holder[:, 1:])
-    beaten = (profit <= record) & (excess <= excess[rows, holder])
-    return (profit > -_NEVER) & ~beaten
+    # Profits are below 2^46 in size, so a state's number lifts its profits above those of the states before.
+    height = entries.profit + (entries.state << 47)
+    record = np.concatenate([[-_NEVER], np.maximum.accumulate(height)[:-1]])
+    places = np.arange(len(height))
+    holder = np.concatenate([[0], np.maximum.accumulate(np.where(height > record, places, 0))[:-1]])
+    return (height > record) | (entries.excess > entries.excess[holder])
 
 
 def _replay_cut(graph: StageGraph, limit: float, pivot: object) -> None:

@@ -183,6 +183,15 @@ def test_a_cut_names_a_class(pivot: object) -> None:
         replay(CHAIN, {"kind": "maxload-cut", "limit": 1.0, "class": pivot})
 
 
+def test_a_replay_does_not_take_on_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = prices(6.999, order=[0, 1, 2, 3], buckets=1000, slopes=[0.0])
+    for name, sentence in (("_MOST_STATES", "states"), ("_MOST_ENTRIES", "memory")):
+        with monkeypatch.context() as patch:
+            patch.setattr(maxload_certificates, name, 1)
+            with pytest.raises(ValueError, match=sentence):
+                replay(CHAIN, certificate)
+
+
 def test_damaged_graphs_are_refused() -> None:
     broken = change(CHAIN, time=np.array([[3.0], [np.nan], [3.0], [3.0]]))
     with pytest.raises(ValueError, match="not a number"):
