@@ -152,7 +152,8 @@ class TestMethods:
         if why_not is not None:
             pytest.skip(why_not)
         assert chosen.size(instance, question) >= 0
-        result = hetopt.solve(instance, objective=name, method=method)
+        limit = 0.3 if chosen.kind == "heuristic" else None  # searches that go on as long as they may
+        result = hetopt.solve(instance, objective=name, method=method, time_limit=limit)
         check_result(result, name, seed)
         optimum, _ = best(name, seed)
         if chosen.kind == "exact":
@@ -573,7 +574,7 @@ for one in problems():
         instance = one.sample(seed)
         question = one.question(instance)
         for method in one.methods:
-            if method.fits(instance, question) is None:
+            if method.fits(instance, question) is None and (seed == 0 or method.kind != "heuristic"):
                 r = hetopt.solve(instance, objective=one.name, method=method.name, seed=3)
                 plan = None if r.solution is None else r.solution.to_json(instance)
                 told[f"{one.name} {method.name} {seed}"] = [plan, r.objective, r.bound, r.status, r.certificate]
