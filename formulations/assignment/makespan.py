@@ -37,16 +37,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import Jobs, job_names, jobs_of, shortfalls, time_unit
+from formulations.assignment._makespan_methods import LST, Greedy, Ladder
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
     Evaluation,
     LinearFormulation,
-    Method,
-    Outcome,
     Problem,
     Question,
-    RunOptions,
     Step,
 )
 from hetopt.instance import Instance
@@ -211,62 +209,6 @@ class CPSAT(ConstraintModel):
         return chosen.astype(np.float64)
 
 
-class Greedy(Method):
-    """The best of the list heuristics."""
-
-    name = "greedy"
-    title = "best of seven list rules: min-min, max-min, sufferage, max-regret, MCT, MET, OLB; no guarantee"
-    kind = "heuristic"
-
-    def fits(self, instance: Instance, question: Question) -> str | None:
-        """The rules know memory, but no task limits."""
-        jobs = jobs_of(instance)
-        return "list rules know no task limits" if jobs.count.sum() > jobs.most.min() else None
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Each rule once, quick ones first."""
-        from hetopt.algorithms import lists
-
-        jobs = jobs_of(instance)
-        limits = {"memory": jobs.memory, "capacity": jobs.capacity} if np.isfinite(jobs.capacity).any() else {}
-        rules = (lists.mct, lists.met, lists.olb, lists.max_regret, lists.min_min, lists.sufferage, lists.max_min)
-        for rule in rules:
-            if control.should_stop():
-                return Outcome("limit", "time")
-            plan = rule(jobs.time, ready=jobs.ready, **limits)
-            if (plan >= 0).all():
-                control.report_plan(jobs.solution(plan))
-        return Outcome()
-
-
-class LST(Method):
-    """Lenstra, Shmoys and Tardos: least deadline whose relaxation is not refuted, then its shares rounded.
-
-    The rounding is Shchepin and Vakhania's, which moves the split jobs of a forest best: factor 2 - 1/d instead of 2.
-    """
-
-    name = "lst"
-    title = "Lenstra-Shmoys-Tardos with Shchepin-Vakhania rounding, at most 2 - 1/d times its own bound"
-    kind = "approximation"
-
-    def fits(self, instance: Instance, question: Question) -> str | None:
-        """Its guarantee knows no memory and no task limits."""
-        return "its guarantee does not cover memory and task limits" if jobs_of(instance).constrained else None
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Binary search, rounding; the refuted deadline is the bound, replayed."""
-        from hetopt.algorithms.deadline_lp import lst
-        from hetopt.algorithms.rounding import shchepin_vakhania
-        from hetopt.solvers.quiet import quiet
-
-        jobs = jobs_of(instance)
-        with quiet():
-            answer = lst(jobs.time, ready=jobs.ready, rounding=shchepin_vakhania, should_stop=control.should_stop)
-        control.report_bound(float(answer.lower_bound), "replayed", dict(answer.certificate))
-        control.report_plan(jobs.solution(answer.plan))
-        return Outcome() if answer.complete else Outcome("limit", "time")
-
-
 class Makespan(Problem):
     """R||Cmax with eligibility, groups, pins, memory, task limits and availability."""
 
@@ -274,7 +216,7 @@ class Makespan(Problem):
     objectives = ("makespan",)
     title = "last job done as early as possible on unrelated machines (R||Cmax)"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
-    methods = (MILP(), CPSAT(), LP(), LST(), Greedy())
+    methods = (MILP(), CPSAT(), LP(), LST(), Ladder(), Greedy())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest finish of a device that has a job: available_from plus the load."""
@@ -332,8 +274,14 @@ class Makespan(Problem):
         return Instance.build(devices, jobs, question={"objective": self.name})
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """CP-SAT."""
-        return (Step("cpsat", "exact and quick on small instances"),)
+        """Rounding and list rules at once, the proof ladder where it pays, CP-SAT from the best plan."""
+        steps = (
+            Step("lst", "plan and bound at once", share=0.3),
+            Step("greedy", "list rules cost nothing", share=0.1),
+            Step("ladder", "bounds that need no search, with stored proofs", share=0.4),
+            Step("cpsat", "exact, starts from the best plan so far"),
+        )
+        return [step for step in steps if self.method(step.method).fits(instance, question) is None]
 
 
 def finish(instance: Instance, placement: NDArray[np.int64]) -> NDArray[np.float64]:

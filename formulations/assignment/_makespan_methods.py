@@ -1,0 +1,125 @@
+"""Methods of the makespan question that are algorithms: list rules, rounding, the ladder of bounds.
+
+Each works on the jobs of :mod:`formulations._jobs` (groups fused) and hands arrays to :mod:`hetopt.algorithms`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from formulations._jobs import jobs_of
+from hetopt.control import Control
+from hetopt.formulation import Method, Outcome, Question, RunOptions
+from hetopt.instance import Instance
+
+__all__ = ["LST", "Greedy", "Ladder"]
+
+CONFIGURATION_JOBS = 200  # up to here column generation over configurations ends in reasonable time
+
+
+class Greedy(Method):
+    """The best of the list heuristics."""
+
+    name = "greedy"
+    title = "best of seven list rules: min-min, max-min, sufferage, max-regret, MCT, MET, OLB; no guarantee"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """The rules know memory, but no task limits."""
+        jobs = jobs_of(instance)
+        return "list rules know no task limits" if jobs.count.sum() > jobs.most.min() else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Each rule once, quick ones first."""
+        from hetopt.algorithms import lists
+
+        jobs = jobs_of(instance)
+        limits = {"memory": jobs.memory, "capacity": jobs.capacity} if np.isfinite(jobs.capacity).any() else {}
+        rules = (lists.mct, lists.met, lists.olb, lists.max_regret, lists.min_min, lists.sufferage, lists.max_min)
+        for rule in rules:
+            if control.should_stop():
+                return Outcome("limit", "time")
+            plan = rule(jobs.time, ready=jobs.ready, **limits)
+            if (plan >= 0).all():
+                control.report_plan(jobs.solution(plan))
+        return Outcome()
+
+
+class LST(Method):
+    """Lenstra, Shmoys and Tardos: least deadline whose relaxation is not refuted, then its shares rounded.
+
+    The rounding is Shchepin and Vakhania's, which moves the split jobs of a forest best: factor 2 - 1/d instead of 2.
+    """
+
+    name = "lst"
+    title = "Lenstra-Shmoys-Tardos with Shchepin-Vakhania rounding, at most 2 - 1/d times its own bound"
+    kind = "approximation"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Its guarantee knows no memory and no task limits."""
+        return "its guarantee does not cover memory and task limits" if jobs_of(instance).constrained else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Binary search, rounding; the refuted deadline is the bound, replayed."""
+        from hetopt.algorithms.deadline_lp import lst
+        from hetopt.algorithms.rounding import shchepin_vakhania
+        from hetopt.solvers.quiet import quiet
+
+        jobs = jobs_of(instance)
+        with quiet():
+            answer = lst(jobs.time, ready=jobs.ready, rounding=shchepin_vakhania, should_stop=control.should_stop)
+        control.report_bound(float(answer.lower_bound), "replayed", dict(answer.certificate))
+        control.report_plan(jobs.solution(answer.plan))
+        return Outcome() if answer.complete else Outcome("limit", "time")
+
+
+class Ladder(Method):
+    """Bounds of growing strength: linear program, cardinality cuts, Lagrangian knapsacks, configurations.
+
+    Memory and task limits are left out, which can only weaken a bound.
+    """
+
+    name = "ladder"
+    title = "LP by sifting, cardinality cuts, knapsacks, configurations; each bound replayed over all pairs"
+    kind = "relaxation"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Climb until the gap asked for is met or the rungs are used up."""
+        from hetopt.algorithms.lists import mct
+        from hetopt.algorithms.makespan_bounds import cardinality_bound, lp_relaxation
+        from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
+        from hetopt.algorithms.times import makespan
+        from hetopt.solvers.quiet import quiet
+
+        jobs = jobs_of(instance)
+        time, ready, stop = jobs.time, jobs.ready, control.should_stop
+        upper = control.value if control.value is not None else makespan(time, mct(time, ready=ready), ready=ready)
+        steps = {"lp": 0, "cardinality": 0, "knapsack": 0, "configuration": 0}
+
+        def report(rung: str, bound: float | None, certificate: dict[str, Any] | None) -> None:
+            if bound is not None and certificate is not None:
+                rounded = question.problem.round_bound(instance, question, float(bound), slack=0.0)
+                steps[rung] += control.report_bound(rounded, "replayed", dict(certificate))
+
+        with quiet():
+            relaxed = lp_relaxation(time, ready, should_stop=stop)
+            report("lp", relaxed.bound, relaxed.certificate)
+            if not stop():
+                cut = cardinality_bound(
+                    time, ready, lower=float(relaxed.bound), upper=upper, weights=relaxed.weights, should_stop=stop
+                )
+                report("cardinality", cut.bound, cut.certificate)
+                # Knapsacks are exact over capacities: on integers only, where deadlines have few bits.
+                if not stop() and cut.grid.integral and math.isfinite(upper):
+                    top = math.ceil(upper)
+                    found = knapsack_bound(cut.grid, cut.deadline, top, cut.weights, should_stop=stop)
+                    report("knapsack", found.bound, found.certificate)
+                    if not stop() and len(time) <= CONFIGURATION_JOBS:
+                        found = configuration_bound(cut.grid, found.deadline, top, found.weights, should_stop=stop)
+                        report("configuration", found.bound, found.certificate)
+        return (
+            Outcome("limit", "time", statistics=steps) if stop() and not control.closed else Outcome(statistics=steps)
+        )
