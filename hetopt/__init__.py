@@ -30,6 +30,7 @@ _HOME = {
     "VerificationError": "errors",
     "bound": "solve",
     "explain": "explain",
+    "export": "io.exporters",
     "compare": "solve",
     "read": "io.instances",
     "read_result": "io.results",
@@ -56,6 +57,7 @@ __all__ = [
     "bound",
     "compare",
     "explain",
+    "export",
     "read",
     "read_result",
     "solve",
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
     from hetopt.errors import InputError, VerificationError
     from hetopt.explain import explain
     from hetopt.instance import Instance
+    from hetopt.io.exporters import export
     from hetopt.io.instances import read, write
     from hetopt.io.results import read_result, write_result
     from hetopt.linear import LinearModel

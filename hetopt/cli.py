@@ -563,6 +563,57 @@ def generate() -> None:
     """Make an instance from a published distribution or public dimensions."""
 
 
+# Exporting and devices ------------------------------------------------------------------------------------------------
+
+
+@main.command()
+@FILE
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option("--to", "target", metavar="TARGET", required=True, help="Tool to write for; a wrong name lists them.")
+@FORMULATION
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write; else standard output.")
+def export(file: Path, result: Path, target: str, formulation: Path | None, output: Path | None) -> int:
+    """Write the plan in RESULT as the setting of another tool (vllm, llama.cpp, ...), or say why it cannot follow it.
+
+    The plan is verified first; the text is read back as the tool would read it, and must come back as the plan.
+    """
+    import hetopt
+    from hetopt.io import exporters
+    from hetopt.io.atomic import atomic_write
+
+    title = exporters.get(target).TITLE
+    instance = _read(file, formulation)
+    _writable(output)
+    text = hetopt.export(instance, hetopt.read_result(result, instance), to=target)
+    if output is None:
+        sys.stdout.buffer.write(text.encode())
+        return 0
+    atomic_write(output, text)
+    click.echo(f"{output}: {title}", err=True)
+    return 0
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--file", type=click.Path(path_type=Path), help="Your own devices and prices; they override these.")
+@JSON
+def devices(name: str | None, file: Path | None, as_json: bool) -> int:
+    """Show the catalogue of devices, or the data sheet of NAME (any case and punctuation; a unique beginning will do)."""
+    import msgspec
+
+    from hetopt.costs import catalogue
+
+    sheets = catalogue.catalogue(file)
+    if name is not None:
+        sheet = catalogue.find(name, sheets)
+        sheets = {sheet.name: sheet}
+    if as_json:
+        _print_json({"format": catalogue.FORMAT, "devices": [msgspec.structs.asdict(s) for s in sheets.values()]})
+    else:
+        click.echo(catalogue.table(sheets) if name is None else catalogue.describe(sheet))
+    return 0
+
+
 # Shared by the commands -----------------------------------------------------------------------------------------------
 
 

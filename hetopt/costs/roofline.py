@@ -7,8 +7,7 @@ nothing of caches, of shapes that fill a processor badly, or of contention: meas
 exist. Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", CACM 52 (2009).
 
-The catalogue holds dense peaks (data sheets like to print the double, for sparse matrices), decimal gigabytes, and links in
-one direction. ``confidence`` says how far a row can be trusted.
+The numbers are those of :mod:`hetopt.costs.catalogue`.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hetopt.costs.catalogue import GB, Sheet, catalogue
 from hetopt.errors import InputError, nearest
 
 __all__ = ["MEMORY_EFFICIENCY", "PROCESSORS", "Processor", "fleet", "seconds"]
 
 MEMORY_EFFICIENCY = 0.8
 """Share of a memory's data-sheet bandwidth that a streaming kernel reaches; an assumption, the same for all."""
-
-GB = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -67,63 +65,30 @@ class Processor:
     confidence: str
 
 
-def _gpu(
-    name: str, tflops: float, tops: float | None, memory: int, bandwidth: float, link: float, power: float, source: str,
-    *, efficiency: float = 0.7, confidence: str = "peak and memory as published; efficiency assumed",
-) -> Processor:  # fmt: skip
-    peak = {"fp16": tflops * 1e12} | ({"int8": tops * 1e12} if tops else {})
+def _processor(sheet: Sheet) -> Processor | None:
+    """A processor from its data sheet; None where the roofline lacks a number, or the kind has no fleet."""
+    peaks = {"fp16": sheet.fp16_tflops, "int8": sheet.int8_tops}
+    peak = {precision: tera * 1e12 for precision, tera in peaks.items() if tera is not None}
+    link = None if sheet.host_link_gbs is None else sheet.host_link_gbs * GB
+    unreachable = link is None and sheet.kind != "cpu"
+    if (
+        sheet.kind not in ("gpu", "npu", "cpu")
+        or not peak
+        or sheet.bandwidth_gbs is None
+        or sheet.power_w is None
+        or unreachable
+    ):
+        return None
     return Processor(
-        name, "gpu", peak, efficiency, bandwidth * GB, memory * GB, link * GB, 5e-6, power, source, confidence
-    )
+        sheet.name, sheet.kind, peak, sheet.reached, sheet.bandwidth_gbs * GB, None if sheet.shared_memory else sheet.memory,
+        link, sheet.overhead, sheet.power_w, sheet.source, sheet.confidence,
+    )  # fmt: skip
 
-
-_MEASURED = "peak and memory as published; efficiency measured by others (public table of achievable matmul throughput)"
 
 PROCESSORS: Mapping[str, Processor] = {
-    p.name: p
-    for p in (
-        _gpu("h100-sxm", 989, 1979, 80, 3350, 63, 700, "NVIDIA H100 data sheet; PCIe 5.0 x16",
-             efficiency=0.803, confidence=_MEASURED),
-        _gpu("a100-sxm-80", 312, 624, 80, 2039, 31.5, 400, "NVIDIA A100 data sheet; PCIe 4.0 x16",
-             efficiency=0.869, confidence=_MEASURED),
-        _gpu("a100-sxm-40", 312, 624, 40, 1555, 31.5, 400, "NVIDIA A100 data sheet; PCIe 4.0 x16",
-             efficiency=0.869, confidence=_MEASURED),
-        _gpu("l40s", 362, 733, 48, 864, 31.5, 350, "NVIDIA L40S data sheet; PCIe 4.0 x16"),
-        _gpu("l4", 121, 242, 24, 300, 31.5, 72, "NVIDIA L4 data sheet (half of the sparse peak); PCIe 4.0 x16"),
-        _gpu("a10", 125, 250, 24, 600, 31.5, 150, "NVIDIA A10 data sheet; PCIe 4.0 x16"),
-        _gpu("t4", 65, 130, 16, 320, 15.75, 70, "NVIDIA T4 data sheet (fp16); PCIe 3.0 x16"),
-        _gpu("v100-sxm2-16", 125, None, 16, 900, 15.75, 300, "NVIDIA V100 data sheet (fp16); PCIe 3.0 x16"),
-        _gpu("rtx3090", 71, 284, 24, 936, 31.5, 350, "NVIDIA GA102 white paper (fp32 accumulation); PCIe 4.0 x16"),
-        _gpu("rtx4090", 165.2, 661, 24, 1008, 31.5, 450, "NVIDIA Ada white paper (fp32 accumulation); PCIe 4.0 x16"),
-        Processor(
-            "xeon-8480plus", "cpu", {"fp16": 229e12, "int8": 458e12}, 0.5, 307.2 * GB, None, None, 1e-6, 350,
-            "Intel Xeon 8480+ data sheet: 56 cores, AMX 2048 bf16 operations a cycle and core at 2 GHz, 8 x DDR5-4800",
-            "memory as published; peak computed, efficiency assumed",
-        ),
-        Processor(
-            "epyc-9654", "cpu", {"fp16": 14.7e12, "int8": 29.5e12}, 0.5, 460.8 * GB, None, None, 1e-6, 360,
-            "AMD EPYC 9654 data sheet: 96 cores, 64 bf16 operations a cycle and core at 2.4 GHz, 12 x DDR5-4800",
-            "memory as published; peak computed, efficiency assumed",
-        ),
-        Processor(
-            "snapdragon-8-gen-3-cpu", "cpu", {"fp16": 0.71e12, "int8": 1.42e12}, 0.5, 76.8 * GB, None, None, 1e-6, 5,
-            "Qualcomm product brief: 1 Cortex-X4 at 3.3 GHz, 5 Cortex-A720 at 3.0 to 3.2 GHz, LPDDR5X-4800 64 bit; "
-            "Arm optimisation guides: four and two 128-bit pipes",
-            "memory as published; peak computed, power and efficiency assumed",
-        ),
-        Processor(
-            "adreno-750", "gpu", {"fp16": 5.5e12, "int8": 5.5e12}, 0.4, 76.8 * GB, None, 38.4 * GB, 10e-6, 5,
-            "Qualcomm product brief for the memory; peak from public reports (1536 units at 0.9 GHz)",
-            "low: the vendor publishes no peak; link is half of the shared memory's bandwidth (a copy reads and writes)",
-        ),
-        Processor(
-            "snapdragon-8-gen-3-npu", "npu", {"int8": 45e12}, 0.4, 76.8 * GB, None, 38.4 * GB, 2e-6, 8,
-            "Qualcomm product brief for the memory; peak from public reports (45, others say 34 int8 TOPS)",
-            "low: the vendor publishes no peak; link is half of the shared memory's bandwidth (a copy reads and writes)",
-        ),
-    )
-}  # fmt: skip
-"""The processors by name."""
+    processor.name: processor for processor in map(_processor, catalogue().values()) if processor is not None
+}
+"""The processors by name: every data sheet of the catalogue that has the numbers."""
 
 
 def seconds(processor: Processor, flops: float, moved: float, precision: str) -> float:
