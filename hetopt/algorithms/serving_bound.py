@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 _GRID = 1 << 40  # the target rate in integer units is about this large
 _COARSE = 1 << 12  # price of a pattern while columns are generated
 _FINE = (1 << 14, 1 << 17)  # and when the bound is taken
-_PENALTY = 1000.0  # layers lost for a unit of flow that has no link
+_PENALTY = 8.0  # layers lost for flow of the whole rate that has no link; more would need longer price tables
 
 
 class Prices(NamedTuple):

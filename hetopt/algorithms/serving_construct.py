@@ -1,0 +1,193 @@
+"""Build serving plans at ever higher rates: chains of blocks, pipelines side by side, clusters apart.
+
+At one rate, :class:`~hetopt.algorithms.serving_chain.ChainProgram` finds parts that cover all layers and
+:func:`~hetopt.algorithms.serving_arrange.arrange` gives them an order and nodes. Here the rate is searched between a plan at hand
+and a bound, for one chain and for several pipelines of equal rate; and where links between clusters are slow, every
+grouping of clusters that could be better is built from plans of its groups. Heuristic throughout; each plan is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.algorithms.serving_arrange import arrange
+from hetopt.algorithms.serving_bound import LayerProgram, configuration_bound, equal_rates
+from hetopt.algorithms.serving_chain import ChainProgram
+from hetopt.algorithms.serving_flow import plan_value
+from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.algorithms.serving_view import look
+
+__all__ = ["Candidate", "build", "build_apart", "pipelines"]
+
+Ints = NDArray[np.int64]
+
+_ATTEMPTS = 6  # choices of parts at a rate before it is given up
+_EFFORT = (8.0, 3.0)  # of a choice and of an arrangement
+_GAP = 5e-4  # the search of the rate ends here
+_RATES = 14
+_MOST_CLUSTERS = 5
+
+
+class Candidate(NamedTuple):
+    """A plan and its value."""
+
+    value: float
+    start: Ints
+    hold: Ints
+
+
+def build(
+    network: ServingNetwork,
+    best: Candidate,
+    high: float,
+    *,
+    copies: int = 1,
+    seed: int = 0,
+    workers: int = 1,
+    should_stop: Callable[[], bool] = lambda: False,
+    report: Callable[[Candidate], None] = lambda _: None,
+) -> Candidate:
+    """Raise the rate from ``best`` towards ``high``: from the top in growing steps, then by halving.
+
+    Parameters
+    ----------
+    best
+        A plan at hand (value 0 when there is none).
+    high
+        No plan has this value or more.
+    copies
+        Pipelines side by side.
+
+    Returns
+    -------
+    Candidate
+        ``best`` or a better plan.
+    """
+    failed = high
+    step = 1e-6
+    for _ in range(_RATES):
+        if should_stop() or failed - best.value <= _GAP * high:
+            break
+        rate = max(failed - step * high, (failed + best.value) / 2)
+        found = _at_rate(network, rate, copies, seed, workers, should_stop)
+        if found is not None and found.value > best.value:
+            best = found
+            report(best)
+        if found is None or found.value < rate * (1 - 1e-6):
+            failed = rate
+            step = max(4 * step, 5e-3)
+    return best
+
+
+def _at_rate(
+    network: ServingNetwork, rate: float, copies: int, seed: int, workers: int, should_stop: Callable[[], bool]
+) -> Candidate | None:
+    """A plan of about this rate, or the best one that came of the attempt."""
+    view = look(network, rate / copies)
+    program = ChainProgram(network, view, copies=copies, top=300 if view.leaf.any() else 1000)
+    if program.generate(should_stop=should_stop) < copies * network.layers * (1 - 1e-9):
+        return None
+    best = None
+    for attempt in range(_ATTEMPTS):
+        if should_stop():
+            break
+        shuffled = seed + attempt
+        parts = program.choose(seed=shuffled, effort=_EFFORT[0], workers=workers, should_stop=should_stop)
+        if parts is None:
+            break
+        plan = arrange(
+            network, program, parts, seed=shuffled, effort=_EFFORT[1], workers=workers, should_stop=should_stop
+        )
+        if plan is None:
+            continue
+        value = plan_value(network, *plan)
+        if best is None or value > best.value:
+            best = Candidate(value, *plan)
+        if value >= rate * (1 - 1e-6):
+            break
+    return best
+
+
+def pipelines(network: ServingNetwork, rate: float) -> list[int]:
+    """Numbers of pipelines worth trying: one, and those with two to four nodes a layer each."""
+    program = LayerProgram(network, rate, equal_rates(network), links=False)
+    program.solve(to_the_end=True)
+    keep = np.arange(program.usage.shape[1])
+    wide = float((program.usage * keep).sum() / network.layers)  # nodes that serve a layer
+    return sorted({1} | {max(round(wide / w), 1) for w in (1.0, 2.0, 4.0) if wide >= 3.0})
+
+
+def build_apart(
+    network: ServingNetwork,
+    cluster: Ints,
+    best: Candidate,
+    *,
+    seed: int = 0,
+    workers: int = 1,
+    should_stop: Callable[[], bool] = lambda: False,
+    report: Callable[[Candidate], None] = lambda _: None,
+) -> Candidate:
+    """Plans whose clusters, or groups of clusters, serve requests of their own.
+
+    Groupings are tried in the order of the sum of their groups' bounds, until that is below the best plan.
+
+    Parameters
+    ----------
+    cluster
+        (n,) clusters; at most five are told apart, else nothing is tried.
+    """
+    number = int(cluster.max()) + 1
+    if not 1 < number <= _MOST_CLUSTERS:
+        return best
+    bound: dict[tuple[int, ...], float] = {}
+    plan: dict[tuple[int, ...], Candidate] = {}
+    nodes_of = {g: np.flatnonzero(np.isin(cluster, g)) for g in _subsets(number)}
+    for g, nodes in nodes_of.items():
+        part = network.restricted(nodes)
+        usable = network.source[nodes].any() and network.sink[nodes].any()
+        found = configuration_bound(part, precision=1e-3, links=False, should_stop=should_stop) if usable else None
+        bound[g] = float(found["rate"]) if found else 0.0
+        if should_stop():
+            return best
+    groupings = sorted(_partitions(list(range(number))), key=lambda p: (-sum(bound[g] for g in p), p))
+    for grouping in groupings:
+        if len(grouping) == 1 or should_stop():
+            continue
+        if sum(bound[g] for g in grouping) <= best.value * (1 + 1e-6):
+            break
+        for g in grouping:
+            if g not in plan and bound[g] > 0:
+                part = network.restricted(nodes_of[g])
+                empty = Candidate(0.0, np.zeros(part.n, dtype=np.int64), np.zeros(part.n, dtype=np.int64))
+                plan[g] = build(part, empty, bound[g], seed=seed, workers=workers, should_stop=should_stop)
+        start = np.zeros(network.n, dtype=np.int64)
+        hold = np.zeros(network.n, dtype=np.int64)
+        for g in grouping:
+            if g in plan:
+                start[nodes_of[g]], hold[nodes_of[g]] = plan[g].start, plan[g].hold
+        value = plan_value(network, start, hold)
+        if value > best.value:
+            best = Candidate(value, start, hold)
+            report(best)
+    return best
+
+
+def _subsets(number: int) -> list[tuple[int, ...]]:
+    """All non-empty sets of clusters."""
+    return [tuple(i for i in range(number) if mask >> i & 1) for mask in range(1, 1 << number)]
+
+
+def _partitions(items: list[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All ways to group the items, each group ascending."""
+    if not items:
+        yield ()
+        return
+    first, rest = items[0], items[1:]
+    for mask in range(1 << len(rest)):
+        group = (first, *(x for i, x in enumerate(rest) if mask >> i & 1))
+        for others in _partitions([x for x in rest if x not in group]):
+            yield (group, *others)
