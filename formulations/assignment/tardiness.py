@@ -1,0 +1,529 @@
+"""R|r_i, d_j, delta_i|Cmax + sum w_j T_j + sum omega_i tau_i: jobs on unrelated machines, jobs and machines done in time.
+
+Sets and data
+    j, k in J          jobs (independent tasks, no release dates)
+    i in M             devices, one job at a time
+    p_ij               seconds of job j on device i, absent where it cannot run
+    d_j, w_j           due date and weight of job j; no due date, no tardiness
+    r_i                first second device i is free: ``available_from``
+    delta_i, omega_i   due date and weight of device i
+
+A plan gives each job a device and a start S_j >= r_i; C_j = S_j + p_ij. L_i is the last completion on device i, or r_i when it
+has no job. T_j = max(0, C_j - d_j), tau_i = max(0, L_i - delta_i). An unused device counts: its tau_i may be positive, and
+Cmax = max_i L_i is at least max_i r_i. Minimise Cmax + sum_j w_j T_j + sum_i omega_i tau_i.
+
+``milp``, with x_ij in {0, 1}, y_jk in {0, 1} for j < k (1: j before k on the same device) and B so late that all is done:
+
+    sum_i x_ij = 1                                              for each job                      (1)  assign
+    C_j >= r_i + p_ij x_ij - B (1 - x_ij)                       for each job, device              (2)  first
+    C_k >= C_j + p_ik - B (3 - x_ij - x_ik - y_jk)              for each pair j < k, device       (3)  before
+    C_j >= C_k + p_ij - B (2 - x_ij - x_ik + y_jk)              for each pair j < k, device       (4)  after
+    L_i >= r_i + sum_j p_ij x_ij,  Cmax >= L_i                  for each device                   (5)  load, last
+    T_j >= C_j - d_j,  tau_i >= L_i - delta_i,  all >= 0                                          (6)  late, overdue
+
+``cpsat`` has an optional interval [S_j, C_j) for each pair, no two overlapping on a device, with (1), (5), (6).
+
+``lp``, the time-indexed relaxation: time in slots of ``u`` seconds, p and r rounded down to slots, x_ijs >= 0 for a start of j
+on i in slot s = r_i, ..., H, and a unit of flow z through the slots of each device:
+
+    sum_is x_ijs = 1                                                        for each job             (7)  once
+    sum_j x_ijs + z_is = sum_j x_ij(s - p_ij) + z_i(s-1) + [s = r_i]        for each device, s < H   (8)  slot
+    Cmax >= sum_is u (s + p_ij) x_ijs                                       for each job             (9)  ends
+    minimise Cmax + sum_ijs w_j max(0, u (s + p_ij) - d_j) x_ijs + sum_i omega_i tau_i,  with (5), (6) for devices
+
+The horizon H costs no proof: a start in slot H takes no capacity and stands for every later start, which costs no less. So
+its optimum bounds every plan whatever H is, and its dual is replayed without a solver. H is 1.25 times the end of the
+dispatching rule's plan; u is 1 for integers unless there would be too many columns.
+
+``subsets``: exact for at most 12 jobs, the least tardiness of each set of jobs on each device, then partitions under falling
+limits on Cmax.
+
+Sources: D. Hitzges, G. Sagnol, ICMLA 2025, arXiv 2512.19527, for the question and the dispatching rule; J. Sousa, L. Wolsey,
+Mathematical Programming 54 (1992), for the time-indexed relaxation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.algorithms.tardiness import MOST_JOBS, Shop, anneal_tardiness, best_tardiness, dispatch
+from hetopt.control import Control
+from hetopt.formulation import (
+    ConstraintModel,
+    Evaluation,
+    LinearFormulation,
+    Method,
+    Outcome,
+    Problem,
+    Question,
+    RunOptions,
+    Step,
+)
+from hetopt.instance import Instance
+from hetopt.linear import LinearModel
+from hetopt.records import Device, Job
+from hetopt.solution import Solution
+from hetopt.verify.sequence import check_sequence, gantt_details
+
+__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets", "Tardiness"]
+
+_BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
+_WEIGHT_BITS = 20  # of the weights' sum, so that costs stay below 2^51
+_COLUMNS = 250_000  # most columns of the time-indexed relaxation, unless there are fewer than sixteen slots
+
+
+class Subsets(Method):
+    """Dynamic programs over sets of jobs."""
+
+    name = "subsets"
+    title = f"dynamic programs over sets of jobs; exact, at most {MOST_JOBS} jobs"
+    kind = "exact"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """At most twelve jobs."""
+        return f"there are more than {MOST_JOBS} jobs" if instance.n_tasks > MOST_JOBS else None
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """Pairs of nested sets."""
+        return int(min(3.0**instance.n_tasks * instance.n_devices, 2.0**62))
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Sets, partitions; the value is the optimum by the algorithm's proof."""
+        best = best_tardiness(_shop(instance), should_stop=control.cancelled.is_set)
+        if best is None:
+            if control.cancelled.is_set():
+                return Outcome("interrupted")
+            return Outcome("infeasible", infeasible=("the dynamic program found no device for every job",))
+        control.report_plan(_plan(instance, best.machine, best.position))
+        if control.value is not None:
+            control.report_bound(control.value, "algorithm")
+        return Outcome()
+
+
+class Dispatch(Method):
+    """The published dispatching rule."""
+
+    name = "dispatch"
+    title = "dispatching rule of Hitzges and Sagnol; no guarantee"
+    kind = "heuristic"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """One plan."""
+        found = dispatch(_shop(instance))
+        if found is not None:
+            control.report_plan(_plan(instance, found.machine, found.position))
+        return Outcome()
+
+
+class Annealing(Method):
+    """Simulated annealing over sequences, from the dispatching rule's plan."""
+
+    name = "annealing"
+    title = "simulated annealing over sequences; no guarantee"
+    kind = "heuristic"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Four million proposals; again from other random numbers, ever slower, while a time limit leaves time."""
+        shop, attempt = _shop(instance), 0
+        while True:
+            anneal_tardiness(
+                shop,
+                seed=control.seed + 7919 * attempt,
+                proposals=4_000_000 << min(attempt // 2, 8),
+                should_stop=control.should_stop,
+                report=lambda plan: control.report_plan(_plan(instance, plan.machine, plan.position)),  # type: ignore[arg-type,return-value]
+            )
+            attempt += 1
+            if control.should_stop():
+                return Outcome("limit", "time")
+            if math.isinf(control.remaining) or attempt == 100:
+                return Outcome()
+
+
+class LP(LinearFormulation):
+    """(5)-(9)."""
+
+    name = "lp"
+    title = "time-indexed LP (5)-(9), by interior points; bound replayed without a solver"
+    kind = "relaxation"
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """Nonzeros: six a column."""
+        _, slots = _slots(instance)
+        return 6 * int(instance.eligible.sum()) * slots
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """Columns ``start[k]`` of possible starts, ``idle[device,slot]``, and, in slots, ``last``, ``overdue``, ``makespan``."""
+        shop = _shop(instance)
+        unit, slots = _slots(instance)
+        n, d = shop.time.shape
+        time, free = np.where(instance.eligible, shop.time, 0.0) / unit, shop.ready / unit
+        ready = np.minimum(np.floor(free).astype(np.int64), slots)
+        length = np.floor(time).astype(np.int64)
+        j, i, s = np.nonzero(instance.eligible[:, :, None] & (np.arange(slots + 1) >= ready[:, None]))
+        big = _horizon(instance) / unit
+        model = LinearModel("time-indexed")
+        x = model.continuous("start", len(j), upper=1.0)
+        alive = np.arange(slots) >= ready[:, None]
+        z = model.continuous("idle", (d, slots), upper=alive.astype(float))
+        last = model.continuous("last", d, lower=free, upper=big, labels=(instance.device_names,))
+        overdue = model.continuous("overdue", d, upper=big, labels=(instance.device_names,))
+        makespan = model.continuous("makespan", lower=float(free.max()), upper=big)
+        model.rows("once", n, [(j, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (7)
+        end = s + length[j, i]
+        leaves, arrives = s < slots, end < slots
+        cell = np.arange(d * slots).reshape(d, slots)
+        flow: list[tuple[Any, Any, Any]] = [
+            (cell[i[leaves], s[leaves]], x[leaves], 1.0),
+            (cell[i[arrives], end[arrives]], x[arrives], -1.0),
+            (cell, z, 1.0),
+            (cell[:, 1:], z[:, :-1], -1.0),
+        ]
+        enters = np.arange(slots) == ready[:, None]
+        model.rows(
+            "slot", (d, slots), flow, lower=enters, upper=enters, labels=(instance.device_names, range(slots))
+        )  # (8)
+        everyone = np.arange(n)
+        model.rows("ends", n, [(j, x, end), (everyone, makespan, -1.0)], upper=0, labels=(instance.labels,))  # (9)
+        each = np.arange(d)
+        load: list[tuple[Any, Any, Any]] = [(i, x, time[j, i]), (each, last, -1.0)]
+        model.rows("load", d, load, upper=-free, labels=(instance.device_names,))  # (5)
+        model.rows("last_job", d, [(each, last, 1.0), (each, makespan, -1.0)], upper=0, labels=(instance.device_names,))
+        model.rows(
+            "overdue_by", d, [(each, last, 1.0), (each, overdue, -1.0)], upper=shop.machine_due / unit,
+            labels=(instance.device_names,),
+        )  # (6)  # fmt: skip
+        cost = shop.weight[j] * np.maximum(0.0, unit * end - shop.due[j])
+        model.minimize(
+            np.concatenate([x, overdue, [makespan]]), np.concatenate([cost, unit * shop.machine_weight, [unit]])
+        )
+        return model
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Interior points without crossover unless told otherwise: simplex takes many times longer, and any dual will do."""
+        if options.solver in (None, "highs"):
+            options = replace(options, native={"solver": "ipm", "run_crossover": "off", **options.native})
+        return super().run(instance, question, control, options)
+
+
+class MILP(LinearFormulation):
+    """(1)-(6)."""
+
+    name = "milp"
+    title = "MILP (1)-(6)"
+    kind = "exact"
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """Nonzeros: ten for each pair of jobs on each device."""
+        return 5 * instance.n_devices * instance.n_tasks**2
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """Columns ``x[task,device]``, ``y[task,task]``, ``done``, ``late``, ``last``, ``overdue``, ``makespan``."""
+        shop, can, big = _shop(instance), instance.eligible, _horizon(instance)
+        n, d = can.shape
+        model = LinearModel("tardiness")
+        names = (instance.labels, instance.device_names)
+        x = model.binary("x", (n, d), upper=can, labels=names)
+        y = model.binary("y", (n, n), upper=np.triu(np.ones((n, n)), 1), labels=(instance.labels, instance.labels))
+        done = model.continuous("done", n, upper=big, labels=names[:1])
+        late = model.continuous("late", n, upper=big, labels=names[:1])
+        last = model.continuous("last", d, lower=shop.ready, upper=big, labels=names[1:])
+        overdue = model.continuous("overdue", d, upper=big, labels=names[1:])
+        makespan = model.continuous("makespan", upper=big)
+        j, i = np.nonzero(can)
+        model.rows("assign", n, [(j, x[j, i], 1.0)], lower=1, upper=1, labels=names[:1])  # (1)
+        row = np.arange(len(j))
+        first: list[tuple[Any, Any, Any]] = [(row, done[j], 1.0), (row, x[j, i], -shop.time[j, i] - big)]
+        model.rows("first", len(j), first, lower=shop.ready[i] - big)  # (2)
+        a, b, i = np.nonzero(can[:, None, :] & can[None, :, :] & (np.arange(n)[:, None] < np.arange(n))[:, :, None])
+        row = np.arange(len(a))
+        for block, one, two, sign in (("before", a, b, -1.0), ("after", b, a, 1.0)):
+            terms: list[tuple[Any, Any, Any]] = [
+                (row, done[two], 1.0),
+                (row, done[one], -1.0),
+                (row, x[a, i], -big),
+                (row, x[b, i], -big),
+                (row, y[a, b], sign * big),
+            ]
+            model.rows(block, len(a), terms, lower=shop.time[two, i] - (3.0 if sign < 0 else 2.0) * big)  # (3), (4)
+        each, everyone = np.arange(d), np.arange(n)
+        j, i = np.nonzero(can)
+        model.rows("load", d, [(i, x[j, i], shop.time[j, i]), (each, last, -1.0)], upper=-shop.ready, labels=names[1:])
+        model.rows("last_job", d, [(each, last, 1.0), (each, makespan, -1.0)], upper=0, labels=names[1:])  # (5)
+        model.rows("late_by", n, [(everyone, done, 1.0), (everyone, late, -1.0)], upper=shop.due, labels=names[:1])
+        model.rows(
+            "overdue_by", d, [(each, last, 1.0), (each, overdue, -1.0)], upper=shop.machine_due, labels=names[1:]
+        )  # (6)
+        model.minimize(
+            np.concatenate([late, overdue, [makespan]]), np.concatenate([shop.weight, shop.machine_weight, [1.0]])
+        )
+        return model
+
+    def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
+        """Devices by x, order by completion, each job as early as possible."""
+        machine = np.argmax(x[model.columns("x")], axis=1)
+        return _by_ends(instance, machine, x[model.columns("done")])
+
+    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
+        """x and y of a plan."""
+        if solution.placement is None or solution.start is None:
+            return None
+        point = np.full(model.n_columns, np.nan)
+        point[model.columns("x")] = solution.placement[:, None] == np.arange(instance.n_devices)
+        rank = _rank(instance, solution)
+        point[model.columns("y")] = np.triu(rank[:, None] < rank, 1)
+        return point
+
+
+class CPSAT(ConstraintModel):
+    """Optional intervals in CP-SAT; decimals are rounded so that the bound stays one."""
+
+    name = "cpsat"
+    title = "CP-SAT, an optional interval for each job and device"
+    kind = "exact"
+
+    def program(self, instance: Instance, question: Question, control: Control) -> Any:
+        """Literals x_ij and completions C_j."""
+        from ortools.sat.python import cp_model
+
+        from hetopt.solvers.cpsat import CpProgram
+
+        shop, can = _shop(instance), instance.eligible
+        unit, weight_unit = _units(instance)
+        horizon = math.floor(_horizon(instance) / unit) + 1
+        time = np.floor(np.where(can, shop.time, 0.0) / unit).astype(np.int64)
+        ready = np.floor(shop.ready / unit).astype(np.int64)
+        weight, machine_weight = (
+            np.floor(w / weight_unit).astype(np.int64) for w in (shop.weight, shop.machine_weight)
+        )
+        # Times are rounded down and due dates up, so no plan is later in the model than it is.
+        due, machine_due = (
+            np.ceil(np.minimum(v / unit, horizon)).astype(np.int64) for v in (shop.due, shop.machine_due)
+        )
+        n, d = can.shape
+        model = cp_model.CpModel()
+        x = {(j, i): model.new_bool_var("") for j, i in zip(*np.nonzero(can), strict=True)}
+        done = [model.new_int_var(0, horizon, "") for _ in range(n)]
+        late = [model.new_int_var(0, horizon, "") for _ in range(n)]
+        overdue = [model.new_int_var(0, horizon, "") for _ in range(d)]
+        makespan = model.new_int_var(int(ready.max()), horizon, "")
+        for j in range(n):
+            model.add_exactly_one(x[j, i] for i in range(d) if can[j, i])  # (1)
+            model.add(late[j] >= done[j] - int(due[j]))
+            model.add(makespan >= done[j])
+        for i in range(d):
+            mine = np.flatnonzero(can[:, i]).tolist()
+            intervals = []
+            for j in mine:
+                begin = model.new_int_var(int(ready[i]), horizon, "")
+                intervals.append(model.new_optional_interval_var(begin, int(time[j, i]), done[j], x[j, i], ""))
+            model.add_no_overlap(intervals)
+            total = cp_model.LinearExpr.weighted_sum([x[j, i] for j in mine], time[mine, i].tolist()) + int(ready[i])
+            model.add(makespan >= total)  # (5)
+            model.add(overdue[i] >= total - int(machine_due[i]))  # (6)
+        terms = [*late, *overdue, makespan]
+        costs = [*weight.tolist(), *machine_weight.tolist(), math.floor(1.0 / weight_unit)]
+        model.minimize(cp_model.LinearExpr.weighted_sum(terms, costs))
+        to_bound = unit * weight_unit
+        points = [*x.values(), *done]
+        return CpProgram(model, points, to_bound=lambda bound: math.ceil(bound - 1e-6) * to_bound, name=self.name)
+
+    def decode(self, instance: Instance, question: Question, program: Any, x: NDArray[np.float64]) -> Solution:
+        """Devices of the literals, order by completion, each job as early as possible."""
+        pairs = np.argwhere(instance.eligible)
+        chosen = pairs[np.asarray(x)[: len(pairs)] > 0.5]
+        machine = np.zeros(instance.n_tasks, np.int64)
+        machine[chosen[:, 0]] = chosen[:, 1]
+        return _by_ends(instance, machine, np.asarray(x, np.float64)[len(pairs) :])
+
+    def encode(
+        self, instance: Instance, question: Question, program: Any, solution: Solution
+    ) -> NDArray[np.float64] | None:
+        """Literals and, where nothing is rounded, completions of a plan."""
+        if solution.placement is None or solution.start is None:
+            return None
+        pairs = np.argwhere(instance.eligible)
+        literals = np.asarray(solution.placement[pairs[:, 0]] == pairs[:, 1], np.float64)
+        done = (solution.start + instance.time[np.arange(instance.n_tasks), solution.placement]) / _units(instance)[0]
+        exact = bool((done == np.floor(done)).all())
+        return np.concatenate([literals, done if exact else np.full(instance.n_tasks, np.nan)])
+
+
+class Tardiness(Problem):
+    """Makespan plus weighted tardiness of jobs and devices."""
+
+    name = "assignment.tardiness"
+    objectives = ("tardiness",)
+    title = "makespan plus weighted tardiness of jobs and devices (R|r_i,d_j|Cmax + sum w_j T_j + sum omega_i tau_i)"
+    uses = frozenset({"time", "weight", "due", "pin", "forbid", "available_from"})
+    methods = (Subsets(), CPSAT(), MILP(), LP(), Dispatch(), Annealing())
+
+    def fits(self, instance: Instance) -> str | None:
+        """Independent jobs without release dates."""
+        if len(instance.edges):
+            return "tasks depend on each other by edges"
+        if not instance.columns.own_task.all():
+            return "jobs consist of several tasks"
+        return "jobs have release dates" if (instance.columns.release > 0).any() else None
+
+    def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """Cmax, tardiness and overdue devices of the plan's own start times."""
+        done, violations = check_sequence(instance, solution.placement, solution.start)
+        if not np.isfinite(done).all():
+            return Evaluation(math.inf, violations)
+        assert solution.placement is not None
+        last = [float(device.available_from) for device in instance.devices]
+        for i, end in zip(solution.placement.tolist(), done.tolist(), strict=True):
+            last[i] = max(last[i], end)
+        columns = instance.columns
+        late = [w * (c - due) for w, c, due in zip(columns.weight, done, columns.due, strict=True) if c > due]
+        overdue = [
+            device.weight * (end - device.due)
+            for device, end in zip(instance.devices, last, strict=True)
+            if device.due is not None and end > device.due
+        ]
+        value = math.fsum([max(last), *late, *overdue])
+        details = {
+            "makespan": max(last),
+            "job_tardiness": math.fsum(late),
+            "device_tardiness": math.fsum(overdue),
+            "devices": gantt_details(instance, solution.placement, done),
+        }
+        return Evaluation(value, violations, details)
+
+    def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
+        """With integers throughout every value is an integer: round up."""
+        return float(math.ceil(bound - slack)) if _whole(instance) else bound
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """Sets of jobs while they are few; else annealing, the time-indexed bound, and CP-SAT."""
+        if self.method("subsets").fits(instance, question) is None:
+            return (Step("subsets", "few jobs: dynamic programs over sets are exact at once"),)
+        return (
+            Step("annealing", "good plans quickly", share=0.2),
+            Step("lp", "the strongest bound known for this question", share=0.9),
+            Step("cpsat", "exact, starts from the annealed plan"),
+        )
+
+    def sample(self, seed: int) -> Instance:
+        """Up to four jobs on up to three devices; devices busy at first, some without a due date."""
+        rng = np.random.default_rng(seed)
+        n, d = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+        times = rng.integers(0, 12, (n, d)).astype(float)
+        times[(rng.random((n, d)) < 0.2) & (np.arange(d) != rng.integers(0, d, (n, 1)))] = np.inf
+
+        def due() -> int | None:
+            return None if rng.random() < 0.2 else int(rng.integers(0, 12))
+
+        jobs = [
+            Job(
+                name=f"j{j}",
+                time=[None if np.isinf(t) else t for t in times[j].tolist()],
+                weight=int(rng.integers(0, 6)),
+                due=due(),
+            )
+            for j in range(n)
+        ]
+        devices = [
+            Device(name=f"d{i}", available_from=int(rng.integers(0, 9)), due=due(), weight=int(rng.integers(0, 4)))
+            for i in range(d)
+        ]
+        return Instance.build(devices, jobs, question={"objective": self.name})
+
+    def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
+        """All placements in all orders, each job as early as possible."""
+        for plain in super().every_plan(instance, question):
+            assert plain.placement is not None
+            for order in permutations(range(instance.n_tasks)):
+                yield _plan(instance, plain.placement, np.argsort(order))
+
+
+def _shop(instance: Instance) -> Shop:
+    """The instance as arrays for the kernels; places that pins and prohibitions exclude are ``inf``."""
+    columns, devices = instance.columns, instance.devices
+    return Shop(
+        np.where(instance.eligible, instance.time, np.inf),
+        np.asarray(columns.due[instance.job_of], np.float64),
+        np.asarray(columns.weight[instance.job_of], np.float64),
+        np.asarray(instance.available_from, np.float64),
+        np.array([np.inf if device.due is None else device.due for device in devices], np.float64),
+        np.array([device.weight for device in devices], np.float64),
+    )
+
+
+def _whole(instance: Instance) -> bool:
+    shop = _shop(instance)
+    facts = [fact[np.isfinite(fact)] for fact in shop]
+    return instance.integral and all((fact == np.floor(fact)).all() for fact in facts)
+
+
+def _horizon(instance: Instance) -> float:
+    """No plan without needless waiting takes longer."""
+    slowest = np.where(instance.eligible, instance.time, 0.0).max(axis=1)
+    return float(instance.available_from.max() + math.fsum(slowest.tolist())) * (1 + 1e-12)
+
+
+def _slots(instance: Instance) -> tuple[float, int]:
+    """Seconds of a slot of the time-indexed relaxation, a power of two, and the number of slots."""
+    shop = _shop(instance)
+    start = dispatch(shop)
+    if start is None:
+        return 1.0, 1
+    ends = shop.ready + np.bincount(
+        start.machine, shop.time[np.arange(instance.n_tasks), start.machine], minlength=instance.n_devices
+    )
+    last = max(1.25 * float(ends.max()), 1e-300)
+    most = max(16, _COLUMNS // int(instance.eligible.sum()))
+    whole = all((fact == np.floor(fact)).all() for fact in (instance.time[instance.eligible], instance.available_from))
+    if whole and last <= most:
+        return 1.0, math.ceil(last)
+    unit = 2.0 ** math.ceil(math.log2(last / most))
+    return unit, math.ceil(last / unit)
+
+
+def _units(instance: Instance) -> tuple[float, float]:
+    """Seconds and weights per integer unit: 1 for integers that stay small, else powers of two."""
+    shop, span = _shop(instance), _horizon(instance)
+    facts = [fact[np.isfinite(fact)] for fact in (shop.time, shop.ready, shop.due, shop.machine_due)]
+    whole = all((fact == np.floor(fact)).all() for fact in facts) and span < 2.0**_BITS
+    unit = 1.0 if whole else 2.0 ** (math.frexp(span)[1] - _BITS)
+    weight = np.concatenate([shop.weight, shop.machine_weight, [1.0]])
+    light = bool((weight == np.floor(weight)).all()) and weight.sum() < 2.0**_WEIGHT_BITS
+    return unit, 1.0 if light else 2.0 ** (math.frexp(float(weight.sum()))[1] - _WEIGHT_BITS)
+
+
+def _plan(instance: Instance, machine: NDArray[np.int64], rank: NDArray[Any]) -> Solution:
+    """Plan that runs each device's jobs by rank, each as early as possible."""
+    start, clock = np.zeros(instance.n_tasks), instance.available_from.astype(np.float64)
+    for j in np.argsort(rank, kind="stable").tolist():
+        i = int(machine[j])
+        start[j] = clock[i]
+        clock[i] += instance.time[j, i]
+    return Solution(placement=np.array(machine, np.int64), start=start)
+
+
+def _by_ends(instance: Instance, machine: NDArray[np.int64], done: NDArray[np.float64]) -> Solution:
+    """Plan that runs jobs in the order in which they end; jobs of no length go after what ends when they run."""
+    rank = np.empty(instance.n_tasks)
+    own = instance.time[np.arange(instance.n_tasks), machine]
+    rank[np.lexsort((own == 0, done))] = np.arange(instance.n_tasks)
+    return _plan(instance, machine, rank)
+
+
+def _rank(instance: Instance, solution: Solution) -> NDArray[np.int64]:
+    """(n,) place of each job in the order of starts; jobs of no length go before what starts when they run."""
+    assert solution.placement is not None and solution.start is not None
+    done = solution.start + instance.time[np.arange(instance.n_tasks), solution.placement]
+    rank = np.empty(instance.n_tasks, np.int64)
+    rank[np.lexsort((done, solution.start))] = np.arange(instance.n_tasks)
+    return rank
+
+
+PROBLEM = Tardiness()
