@@ -119,7 +119,7 @@ class Annealing(Method):
             attempt += 1
             if control.should_stop():
                 return Outcome("limit", "time")
-            if math.isinf(control.remaining) or attempt == 100:
+            if math.isinf(control.remaining) or attempt == 100 or instance.n_tasks * instance.n_devices < 2:
                 return Outcome()
 
 

@@ -20,7 +20,8 @@ __all__ = ["MOST_JOBS", "Sequences", "anneal_sequences", "best_sequences", "sequ
 MOST_JOBS = 14
 """Most jobs of the exact program: 3^14 = 4.8 million pairs of sets a machine."""
 
-_CHUNK = 200_000  # proposals of one kernel call, below 0.2 s for some hundred jobs
+_CHUNK = 200_000  # most proposals of one kernel call, below 0.2 s for some hundred jobs
+_PER_JOB = 2_000  # proposals of one kernel call per job, where jobs are few
 
 
 class Sequences(NamedTuple):
@@ -154,7 +155,7 @@ def anneal_sequences(
     seed
         Of its own random numbers: the same plan on any machine.
     rounds
-        Calls of :data:`_CHUNK` proposals each; the temperature falls over all of them.
+        Calls of up to 200,000 proposals each, fewer for few jobs; the temperature falls over all of them.
     should_stop, report
         Asked after, and told of better plans after, each call.
 
@@ -182,6 +183,7 @@ def anneal_sequences(
     state = np.array([seed * 2 + 1], np.uint64)
     spread = max(float(np.where(np.isfinite(seconds), seconds, 0.0).mean()), 1e-9)
     hot, cold = 0.3 * spread, 0.005 * spread
+    proposals = min(_CHUNK, _PER_JOB * n)
     for turn in range(rounds):
         if should_stop() or m * n < 2:
             break
@@ -189,7 +191,7 @@ def anneal_sequences(
         cool = hot * (cold / hot) ** ((turn + 1) / rounds)
         kept_order, kept_count = order.copy(), count.copy()
         value = _anneal(
-            seconds, between, order, count, load, machine, kept_order, kept_count, state, warm, cool, _CHUNK
+            seconds, between, order, count, load, machine, kept_order, kept_count, state, warm, cool, proposals
         )
         if value < best.makespan:
             found = _sequences(seconds, between, kept_order, kept_count)
