@@ -351,8 +351,8 @@ def read(instance: Instance, result: Result | Solution, target: str, *, one_job:
     Raises
     ------
     InputError
-        No plan or no placement; several jobs; a task without a place; details that a target would not follow (replicas, modes,
-        pieces).
+        No plan or no placement; several jobs; a task without a place; start times, shares or details (replicas, modes), which a
+        target would not follow; a backward task apart from its forward task.
     """
     solution = result if isinstance(result, Solution) else result.solution
     if solution is None or solution.placement is None:
@@ -366,7 +366,22 @@ def read(instance: Instance, result: Result | Solution, target: str, *, one_job:
         )
     for task in np.flatnonzero(solution.placement < 0).tolist():
         raise InputError(f"the task {instance.labels[task]!r} has no place in the plan, so {target} could not run it")
-    return Plan(instance, solution.placement, target)
+    plan = Plan(instance, solution.placement, target)
+    if one_job:
+        _backward_follows(plan)
+    return plan
+
+
+def _backward_follows(plan: Plan) -> None:
+    """Pipelines run a backward task where its forward task ran: refuse one that is not in a group with it, or elsewhere."""
+    instance, place = plan.instance, plan.placement
+    home = {(g, d) for g, d, b in zip(instance.group, place, instance.backward, strict=True) if g >= 0 and not b}
+    for task in np.flatnonzero(instance.backward).tolist():
+        if (instance.group[task], place[task]) not in home:
+            name = instance.labels[task]
+            raise plan.refuse(
+                f"the backward task {name!r} is in no group with a forward task on {plan.device(place[task])}"
+            )
 
 
 def same(plan: Plan, names: Sequence[str], planned: Sequence[int | str], mapped: Sequence[int | str]) -> None:

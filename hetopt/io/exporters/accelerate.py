@@ -49,6 +49,9 @@ def export(instance: Instance, result: Result | Solution) -> str:
     """JSON text of the map, keys in the order in which the modules run."""
     plan = _plan.read(instance, result, NAME)
     names = [instance.labels[task] for task in plan.order]
+    hosts = sorted({plan.device(k) for k in plan.placement[plan.order].tolist() if plan.kind(k) == "cpu"})
+    if len(hosts) > 1:
+        raise plan.refuse(f"it knows one host, and the plan uses {' and '.join(hosts)}")
     planned: list[int | str] = [
         "cpu" if plan.kind(k) == "cpu" else plan.indices([k])[0] for k in plan.placement[plan.order].tolist()
     ]

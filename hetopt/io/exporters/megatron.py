@@ -76,10 +76,7 @@ def _repeat(part: str, times: str | None, text: str) -> str:
     factor = int(times) if times and len(times) < 7 else 1 if times is None else MOST + 1
     if len(part) * factor > MOST:
         raise InputError(f"the layout {text[:60]!r} holds more than {MOST} letters")
-    expanded = part * factor
-    if "*" in expanded:  # a factor inside a bracket
-        expanded = re.sub(r"([EtmL|])\*(\d+)", lambda match: _repeat(match[1], match[2], text), part) * factor
-    return expanded
+    return part * factor
 
 
 def layout(stages: list[Counter[str]]) -> str:
