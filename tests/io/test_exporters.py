@@ -282,6 +282,7 @@ def test_torch_split_needs_a_module_and_a_stage_before_it():
     modules = ["embed", "layers.1.a", "layers.1.b", "layers.10"]
     assert torch.stages_of_split(modules, ["layers.10"]) == [0, 0, 0, 1]
     assert torch.stages_of_split(modules, ["layers.1"]) == [0, 1, 1, 1]
+    assert torch.stages_of_split(["embed", "layers.10", "layers.1"], ["layers.1"]) == [0, 0, 1]
     assert torch.stages_of_split(modules, ["layers.1.b", "layers.10"]) == [0, 0, 1, 2]
     with pytest.raises(InputError, match="first stage would be empty"):
         torch.stages_of_split(modules, ["embed"])
@@ -311,6 +312,7 @@ def test_accelerate_takes_the_longest_key_that_ends_at_a_dot():
 def test_onnxruntime_looks_up_prefixes_before_exact_ones():
     setting = "cpu(=enc1); gpu(enc, dec); npu(en)"
     assert [onnxruntime.assigned(setting, word) for word in ("enc1", "dec", "en", "x")] == ["gpu", "gpu", "npu", None]
+    assert onnxruntime.assigned("cpu(=enc1)", "enc") is None
     for wrong in ("tpu(a)", "gpu a", "gpu()", "gpu(=)", "gpu(a);"):
         with pytest.raises(InputError, match=r"layer_assignment_settings holds"):
             onnxruntime.parse(wrong)
@@ -410,6 +412,7 @@ def test_edgetpu_text_names_files_as_the_compiler_does():
         ({"file": "m_segment_0_of_2_edgetpu.tflite"}, "segment 0 does not go on|segment 1 does not go on"),
         ({"first": "c"}, "segment 1 does not go on"),
         ({"last": "b"}, "end before the operation 'c'"),
+        ({"last": "a"}, "segment 1 does not go on"),
     ],
 )
 def test_edgetpu_segments_must_cover_the_operations(changed, says):
