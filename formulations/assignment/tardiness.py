@@ -33,7 +33,7 @@ on i in slot s = r_i, ..., H, and a unit of flow z through the slots of each dev
 
 The horizon H costs no proof: a start in slot H takes no capacity and stands for every later start, which costs no less. So
 its optimum bounds every plan whatever H is, and its dual is replayed without a solver. H is 1.25 times the end of the
-dispatching rule's plan; u is 1 for integers unless there would be too many columns.
+dispatching rule's plan; u is 1 for integers unless there would be too many slots.
 
 ``subsets``: exact for at most 12 jobs, the least tardiness of each set of jobs on each device, then partitions under falling
 limits on Cmax.
@@ -76,7 +76,8 @@ __all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets",
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 _WEIGHT_BITS = 20  # of the weights' sum, so that costs stay below 2^51
-_COLUMNS = 250_000  # most columns of the time-indexed relaxation, unless there are fewer than sixteen slots
+_COLUMNS = 250_000  # most columns of the time-indexed relaxation, unless that leaves fewer than sixteen slots
+_SLOTS = 1000  # more of them make the bound hardly better, and the program much larger
 
 
 class Subsets(Method):
@@ -480,7 +481,7 @@ def _slots(instance: Instance) -> tuple[float, int]:
         start.machine, shop.time[np.arange(instance.n_tasks), start.machine], minlength=instance.n_devices
     )
     last = max(1.25 * float(ends.max()), 1e-300)
-    most = max(16, _COLUMNS // int(instance.eligible.sum()))
+    most = max(16, min(_SLOTS, _COLUMNS // int(instance.eligible.sum())))
     whole = all((fact == np.floor(fact)).all() for fact in (instance.time[instance.eligible], instance.available_from))
     if whole and last <= most:
         return 1.0, math.ceil(last)

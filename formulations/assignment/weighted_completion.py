@@ -59,7 +59,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.sequence import check_sequence, gantt_details
 
-__all__ = ["CPSAT", "LP", "PROBLEM", "Horn", "Skutella", "WeightedCompletion", "smith"]
+__all__ = ["CPSAT", "LP", "PROBLEM", "Annealing", "Horn", "Skutella", "WeightedCompletion", "smith"]
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 
@@ -148,6 +148,40 @@ class Skutella(Method):
         }
         control.report_bound(_replay_shares(instance, certificate), "replayed", certificate)
         control.report_plan(smith(instance, answer.plan))
+        return Outcome()
+
+
+class Annealing(Method):
+    """Simulated annealing over placements, from the incumbent."""
+
+    name = "annealing"
+    title = "simulated annealing over placements, no release dates; no guarantee"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """No release dates."""
+        return "jobs have release dates" if _releases(instance).any() else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Twenty million proposals; again from other random numbers, ever slower, while a time limit leaves time."""
+        from hetopt.algorithms.completion_search import anneal_completion
+
+        start = control.plan.placement if control.plan is not None else None
+        for attempt in range(100):
+            anneal_completion(
+                np.where(instance.eligible, instance.time, np.inf),
+                _weights(instance),
+                ready=instance.available_from,
+                start=start,
+                seed=control.seed + 7919 * attempt,
+                proposals=20_000_000 << min(attempt // 2, 6),
+                should_stop=control.should_stop,
+                report=lambda found: control.report_plan(smith(instance, found.plan)),  # type: ignore[arg-type,return-value]
+            )
+            if control.should_stop():
+                return Outcome("limit", "time")
+            if math.isinf(control.remaining):
+                break
         return Outcome()
 
 
@@ -273,7 +307,7 @@ class WeightedCompletion(Problem):
     title = "jobs done early on average, by weight (R||sum w_j C_j, R|r_j|sum w_j C_j)"
     unit = ""
     uses = frozenset({"time", "weight", "release", "pin", "forbid", "available_from"})
-    methods = (CPSAT(), Horn(), LP(), Skutella())
+    methods = (CPSAT(), Horn(), LP(), Skutella(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
         """Independent jobs."""
@@ -304,7 +338,8 @@ class WeightedCompletion(Problem):
             return (Step("lp", "a bound with release dates", share=0.3), Step("cpsat", "exact"))
         return (
             Step("skutella", "plan and bound within 3/2 at once", share=0.3),
-            Step("cpsat", "exact, starts from the rounded plan"),
+            Step("annealing", "good plans quickly, from the rounded one", share=0.3),
+            Step("cpsat", "exact, starts from the annealed plan"),
         )
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:

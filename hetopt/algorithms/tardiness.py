@@ -138,15 +138,17 @@ def best_tardiness(shop: Shop, *, should_stop: Callable[[], bool] = lambda: Fals
         if not np.isfinite(tardiness) or (best is not None and tardiness + least >= best.value):
             return best
         machine, position, left = np.empty(n, np.int64), np.empty(n, np.int64), (1 << n) - 1
+        # The limit comes from the very sums it is compared with: decimals added in another order might not fall below it.
+        limit = -np.inf
         for i in range(m - 1, -1, -1):
             mine = int(choice[i, left])
+            limit = max(limit, float(load[i, mine]))
             left ^= mine
             for place in range(mine.bit_count() - 1, -1, -1):
                 j = int(last[i, mine])
                 machine[j], position[j] = i, place
                 mine ^= 1 << j
         found = _sequenced(shop, machine, position)
-        limit = float(_ends(shop, machine).max())
         if best is None or found.value < best.value:
             best = found
     return None
@@ -406,12 +408,6 @@ def _anneal(  # type: ignore[no-untyped-def]
         kept_order[:] = order
         kept_count[:] = count
     return kept
-
-
-def _ends(shop: Shop, machine: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(m,) when each machine is done."""
-    own = shop.time[np.arange(len(machine)), machine]
-    return shop.ready + np.bincount(machine, own, minlength=len(shop.ready))
 
 
 def _sequenced(shop: Shop, machine: NDArray[np.int64], position: NDArray[np.int64]) -> Sequenced:
