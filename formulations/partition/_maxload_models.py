@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations._jobs import time_unit
 from formulations.partition._pipeline import Pipeline, pipeline_of
 from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.control import Control
@@ -102,6 +103,16 @@ def _ceiling(graph: StageGraph) -> float:
     return float(finite.max(axis=1, initial=0.0).sum() + rate * graph.net_weight.sum())
 
 
+def _in_units(graph: StageGraph) -> tuple[StageGraph, float]:
+    """The graph with loads in units that suit a solver's tolerances, and the seconds of one unit (a power of two)."""
+    unit = time_unit(_ceiling(graph))
+    if unit == 1.0:
+        return graph, unit
+    backward = None if graph.backward_time is None else graph.backward_time / unit
+    rates = {"rate_in": graph.rate_in / unit, "rate_out": graph.rate_out / unit}
+    return replace(graph, time=graph.time / unit, backward_time=backward, **rates), unit
+
+
 class MILP(LinearFormulation):
     """(1)-(8) as a MILP."""
 
@@ -164,7 +175,7 @@ class LP(LinearFormulation):
 
 
 def _placement_model(instance: Instance, pipeline: Pipeline, variant: str, convex: bool) -> LinearModel:
-    graph = pipeline.graph
+    graph, unit = _in_units(pipeline.graph)
     n, d, h = graph.n, len(pipeline.device), len(graph.net_weight)
     kind = pipeline.kind[pipeline.device]
     names = [instance.device_names[i] for i in pipeline.device]
@@ -212,12 +223,12 @@ def _placement_model(instance: Instance, pipeline: Pipeline, variant: str, conve
         model.rows("ancestor", (len(u), d), [(row, z[u], 1.0), (row, z[w], -1.0)], lower=0)
         terms = [(row, z[w], 1.0), (row, mine[w], -1.0), (row, mine[u], 1.0)]
         model.rows("convex", (len(u), d), terms, upper=1)  # (8)
-    model.minimize(np.array(tops))
+    model.minimize(np.array(tops), unit)
     return model
 
 
 def _chain_model(pipeline: Pipeline, variant: str) -> LinearModel:
-    graph = pipeline.graph
+    graph, unit = _in_units(pipeline.graph)
     n, d, h, types = graph.n, len(pipeline.device), len(graph.net_weight), graph.types
     model = LinearModel("maxload-chain")
     ends = np.zeros((n, d + 1))
@@ -285,7 +296,7 @@ def _chain_model(pipeline: Pipeline, variant: str) -> LinearModel:
             v, j = np.meshgrid(np.arange(n), np.arange(d), indexing="ij")
             terms = [*at(j, v, j, graph.size[v]), (np.arange(d), q[:, kind], total - graph.memory[kind])]
             model.rows(f"memory_{kind}", d, terms, upper=total)  # (5), (7)
-    model.minimize(np.array(tops))
+    model.minimize(np.array(tops), unit)
     return model
 
 

@@ -121,3 +121,37 @@ def test_passes_apart_differ_from_passes_together():
     )
     assert hetopt.solve(instance).objective == 4.0
     assert hetopt.solve(instance, options={"passes": "max"}).objective == 8.0
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9, 1e13])
+@pytest.mark.parametrize("contiguous", ["ideals", "none"])
+def test_the_milp_is_right_in_any_unit_of_time(scale, contiguous):
+    """In seconds as large as nanosecond counts, absolute tolerances hid a fractional stage: twice the optimum was "optimal"."""
+    for seed in (3, 16, 21, 33):
+        rng = np.random.default_rng(seed)
+        devices = [hetopt.Device(name=f"d{i}", type=f"type{i}") for i in range(3)]
+        tasks = [
+            hetopt.Task(
+                name=f"t{k}", time=(rng.integers(0, 21, 3) * scale).tolist(), output=int(rng.integers(0, 7)) * scale
+            )
+            for k in range(6)
+        ]
+        edges = [
+            hetopt.Edge(source=f"t{a}", target=f"t{b}") for a in range(6) for b in range(a + 1, 6) if rng.random() < 0.4
+        ]
+        links = [hetopt.Link(source=device.name, target="host", bandwidth=1, both=True) for device in devices]
+        question = {"objective": "maxload", "contiguous": contiguous}
+        instance = hetopt.Instance.build(
+            devices, [hetopt.Job(name="model", tasks=tasks, edges=edges)], links, question=question
+        )
+        chosen = problem("partition.maxload")
+        asked = chosen.question(instance)
+        values = [
+            evaluation.value
+            for evaluation in (chosen.judge(instance, asked, plan) for plan in chosen.every_plan(instance, asked))
+            if not evaluation.violations
+        ]
+        result = hetopt.solve(instance, method="milp")
+        assert result.status == "optimal"
+        assert result.objective == pytest.approx(min(values), rel=1e-6)
+        assert result.bound <= min(values) * (1 + 1e-6)
