@@ -72,7 +72,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.sequence import check_sequence, gantt_details
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets", "Tardiness"]
+__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets", "Tardiness", "shop_of"]
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 _WEIGHT_BITS = 20  # of the weights' sum, so that costs stay below 2^51
@@ -97,7 +97,7 @@ class Subsets(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Sets, partitions; the value is the optimum by the algorithm's proof."""
-        best = best_tardiness(_shop(instance), should_stop=control.cancelled.is_set)
+        best = best_tardiness(shop_of(instance), should_stop=control.cancelled.is_set)
         if best is None:
             if control.cancelled.is_set():
                 return Outcome("interrupted")
@@ -117,7 +117,7 @@ class Dispatch(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """One plan."""
-        found = dispatch(_shop(instance))
+        found = dispatch(shop_of(instance))
         if found is not None:
             control.report_plan(_plan(instance, found.machine, found.position))
         return Outcome()
@@ -132,7 +132,7 @@ class Annealing(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Four million proposals; again from other random numbers, ever slower, while a time limit leaves time."""
-        shop, attempt = _shop(instance), 0
+        shop, attempt = shop_of(instance), 0
         while True:
             anneal_tardiness(
                 shop,
@@ -162,7 +162,7 @@ class LP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``start[k]`` of possible starts, ``idle[device,slot]``, and, in slots, ``last``, ``overdue``, ``makespan``."""
-        shop = _shop(instance)
+        shop = shop_of(instance)
         unit, slots = _slots(instance)
         n, d = shop.time.shape
         time, free = np.where(instance.eligible, shop.time, 0.0) / unit, shop.ready / unit
@@ -227,7 +227,7 @@ class MILP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``x[task,device]``, ``y[task,task]``, ``done``, ``late``, ``last``, ``overdue``, ``makespan``."""
-        shop, can, big = _shop(instance), instance.eligible, _horizon(instance)
+        shop, can, big = shop_of(instance), instance.eligible, _horizon(instance)
         n, d = can.shape
         model = LinearModel("tardiness")
         names = (instance.labels, instance.device_names)
@@ -296,7 +296,7 @@ class CPSAT(ConstraintModel):
 
         from hetopt.solvers.cpsat import CpProgram
 
-        shop, can = _shop(instance), instance.eligible
+        shop, can = shop_of(instance), instance.eligible
         unit, weight_unit = _units(instance)
         horizon = math.floor(_horizon(instance) / unit) + 1
         time = np.floor(np.where(can, shop.time, 0.0) / unit).astype(np.int64)
@@ -446,7 +446,7 @@ class Tardiness(Problem):
                 yield _plan(instance, plain.placement, np.argsort(order))
 
 
-def _shop(instance: Instance) -> Shop:
+def shop_of(instance: Instance) -> Shop:
     """The instance as arrays for the kernels; places that pins and prohibitions exclude are ``inf``."""
     columns, devices = instance.columns, instance.devices
     return Shop(
@@ -460,7 +460,7 @@ def _shop(instance: Instance) -> Shop:
 
 
 def _whole(instance: Instance) -> bool:
-    shop = _shop(instance)
+    shop = shop_of(instance)
     facts = [fact[np.isfinite(fact)] for fact in shop]
     return instance.integral and all((fact == np.floor(fact)).all() for fact in facts)
 
@@ -473,7 +473,7 @@ def _horizon(instance: Instance) -> float:
 
 def _slots(instance: Instance) -> tuple[float, int]:
     """Seconds of a slot of the time-indexed relaxation, a power of two, and the number of slots."""
-    shop = _shop(instance)
+    shop = shop_of(instance)
     start = dispatch(shop)
     if start is None:
         return 1.0, 1
@@ -491,7 +491,7 @@ def _slots(instance: Instance) -> tuple[float, int]:
 
 def _units(instance: Instance) -> tuple[float, float]:
     """Seconds and weights per integer unit: 1 for integers that stay small, else powers of two."""
-    shop, span = _shop(instance), _horizon(instance)
+    shop, span = shop_of(instance), _horizon(instance)
     facts = [fact[np.isfinite(fact)] for fact in (shop.time, shop.ready, shop.due, shop.machine_due)]
     whole = all((fact == np.floor(fact)).all() for fact in facts) and span < 2.0**_BITS
     unit = 1.0 if whole else 2.0 ** (math.frexp(span)[1] - _BITS)
