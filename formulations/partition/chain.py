@@ -378,7 +378,7 @@ def _refuted(chain: Chain, ticks: Ticks) -> int:
 
     least = np.where(np.isinf(chain.time.T), FAR, np.diff(ticks.prefix, axis=1)).min(axis=0)
     devices = sum(map(len, chain.members))
-    return max(int(least.max()) // int(chain.copies.max()), sum(least.tolist()) // devices) - 1
+    return int(max(int(least.max()) // int(chain.copies.max()), sum(least.tolist()) // devices)) - 1
 
 
 PROBLEMS = (Bottleneck(), Latency(), Tokens(), Cost())
