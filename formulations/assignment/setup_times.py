@@ -56,7 +56,7 @@ from hetopt.formulation import (
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
-from hetopt.verify.sequence import check_sequence, gantt_details
+from hetopt.verify.sequence import TOLERANCE, check_sequence, gantt_details
 
 __all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "SetupTimes", "Subsets"]
 
@@ -337,11 +337,11 @@ class SetupTimes(Problem):
             return Evaluation(math.inf, violations)
         assert solution.placement is not None and solution.start is not None
         setup, wrong = _setup(instance), list(violations)
-        slack = 1e-9 * float(done.max(initial=0.0)) if not _whole(instance) else 0.0
+        keep = 1.0 if _whole(instance) else 1.0 - TOLERANCE
         for i, order in enumerate(_orders(instance, solution)):
             for j, k in pairwise(order):
                 least = done[j] + setup[i, j, k]
-                if solution.start[k] < least - slack:
+                if solution.start[k] < least * keep:
                     names = instance.labels[j], instance.labels[k], instance.device_names[i]
                     wrong.append(
                         f"task {names[1]!r} starts on {names[2]!r} at {solution.start[k]:.9g}, but {names[0]!r} and the setup "

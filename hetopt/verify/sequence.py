@@ -14,7 +14,9 @@ from hetopt.verify.assignment import placement_violations
 
 __all__ = ["check_sequence", "gantt_details"]
 
-TOLERANCE = 1e-9  # of the latest completion, for sums of decimals; integers are compared as they are
+# Of the moment compared, for sums of decimals; integers are compared as they are. Of the latest completion instead, a long
+# task anywhere would let short ones that weigh much run side by side.
+TOLERANCE = 1e-9
 
 
 def check_sequence(
@@ -38,15 +40,15 @@ def check_sequence(
     wrong += [f"task {instance.labels[k]!r} has no start time" for k in unstarted[:20].tolist()]
     if wrong or not known.all():
         return done, tuple(wrong)
-    slack = 0.0 if _whole(start) and _whole(done) else TOLERANCE * float(done.max(initial=0.0))
+    keep = 1.0 if _whole(start) and _whole(done) else 1.0 - TOLERANCE
     release = instance.columns.release[instance.job_of]
     for limit, why in ((release, "its release"), (instance.available_from[placement], "its device is available")):
-        for k in np.flatnonzero(start < limit - slack)[:20].tolist():
+        for k in np.flatnonzero(start < limit * keep)[:20].tolist():
             wrong.append(f"task {instance.labels[k]!r} starts at {start[k]:.9g}, before {why} at {limit[k]:.9g}")
     # A task of no length may run at the moment another one starts or ends, but not inside it.
     order = np.lexsort((done, start, placement))
     a, b = order[:-1], order[1:]
-    clash = np.flatnonzero((placement[a] == placement[b]) & (start[b] < done[a] - slack))
+    clash = np.flatnonzero((placement[a] == placement[b]) & (start[b] < done[a] * keep))
     for k in clash[:20].tolist():
         first, second = instance.labels[int(a[k])], instance.labels[int(b[k])]
         device = instance.device_names[int(placement[a[k]])]
