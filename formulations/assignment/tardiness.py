@@ -35,6 +35,8 @@ The horizon H costs no proof: a start in slot H takes no capacity and stands for
 its optimum bounds every plan whatever H is, and its dual is replayed without a solver. H is 1.25 times the end of the
 dispatching rule's plan; u is 1 for integers unless there would be too many slots.
 
+``time_indexed``: the same with x whole and without starts whose reduced cost shows that no plan with them beats a known one.
+
 ``subsets``: exact for at most 12 jobs, the least tardiness of each set of jobs on each device, then partitions under falling
 limits on Cmax.
 
@@ -72,7 +74,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.sequence import check_sequence, gantt_details
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets", "Tardiness", "shop_of"]
+__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Dispatch", "Subsets", "Tardiness", "TimeIndexed", "shop_of"]
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 _WEIGHT_BITS = 20  # of the weights' sum, so that costs stay below 2^51
@@ -162,56 +164,82 @@ class LP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``start[k]`` of possible starts, ``idle[device,slot]``, and, in slots, ``last``, ``overdue``, ``makespan``."""
-        shop = shop_of(instance)
-        unit, slots = _slots(instance)
-        n, d = shop.time.shape
-        time, free = np.where(instance.eligible, shop.time, 0.0) / unit, shop.ready / unit
-        ready = np.minimum(np.floor(free).astype(np.int64), slots)
-        length = np.floor(time).astype(np.int64)
-        j, i, s = np.nonzero(instance.eligible[:, :, None] & (np.arange(slots + 1) >= ready[:, None]))
-        big = _horizon(instance) / unit
-        model = LinearModel("time-indexed")
-        x = model.continuous("start", len(j), upper=1.0)
-        alive = np.arange(slots) >= ready[:, None]
-        z = model.continuous("idle", (d, slots), upper=alive.astype(float))
-        last = model.continuous("last", d, lower=free, upper=big, labels=(instance.device_names,))
-        overdue = model.continuous("overdue", d, upper=big, labels=(instance.device_names,))
-        makespan = model.continuous("makespan", lower=float(free.max()), upper=big)
-        model.rows("once", n, [(j, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (7)
-        end = s + length[j, i]
-        leaves, arrives = s < slots, end < slots
-        cell = np.arange(d * slots).reshape(d, slots)
-        flow: list[tuple[Any, Any, Any]] = [
-            (cell[i[leaves], s[leaves]], x[leaves], 1.0),
-            (cell[i[arrives], end[arrives]], x[arrives], -1.0),
-            (cell, z, 1.0),
-            (cell[:, 1:], z[:, :-1], -1.0),
-        ]
-        enters = np.arange(slots) == ready[:, None]
-        model.rows(
-            "slot", (d, slots), flow, lower=enters, upper=enters, labels=(instance.device_names, range(slots))
-        )  # (8)
-        everyone = np.arange(n)
-        model.rows("ends", n, [(j, x, end), (everyone, makespan, -1.0)], upper=0, labels=(instance.labels,))  # (9)
-        each = np.arange(d)
-        load: list[tuple[Any, Any, Any]] = [(i, x, time[j, i]), (each, last, -1.0)]
-        model.rows("load", d, load, upper=-free, labels=(instance.device_names,))  # (5)
-        model.rows("last_job", d, [(each, last, 1.0), (each, makespan, -1.0)], upper=0, labels=(instance.device_names,))
-        model.rows(
-            "overdue_by", d, [(each, last, 1.0), (each, overdue, -1.0)], upper=shop.machine_due / unit,
-            labels=(instance.device_names,),
-        )  # (6)  # fmt: skip
-        cost = shop.weight[j] * np.maximum(0.0, unit * end - shop.due[j])
-        model.minimize(
-            np.concatenate([x, overdue, [makespan]]), np.concatenate([cost, unit * shop.machine_weight, [unit]])
-        )
-        return model
+        return _time_indexed(instance)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Interior points without crossover unless told otherwise: simplex takes many times longer, and any dual will do."""
         if options.solver in (None, "highs"):
             options = replace(options, native={"solver": "ipm", "run_crossover": "off", **options.native})
         return super().run(instance, question, control, options)
+
+
+class TimeIndexed(LP):
+    """(5)-(9) with whole starts, without the starts that reduced costs exclude."""
+
+    name = "time_indexed"
+    title = "time-indexed MIP (5)-(9) without starts that cost too much beside a known plan; a bound"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """The LP's bound first; then starts are whole, and those with which no plan beats the one known are left out.
+
+        With a plan of value U, the LP's bound z and a start's reduced cost c, plans with z + c >= U are of no interest. So the
+        bound is the least of U and the bound of what is left.
+        """
+        from hetopt.verify.bounds import replay_lp_dual
+
+        first = _like(control)
+        outcome = LP().run(instance, question, first, options)
+        if first.bound is not None and first.bound_proof is not None:
+            control.report_bound(first.bound, first.bound_proof, first.certificate)
+        known = dispatch(shop_of(instance)) if control.value is None else None
+        value = known.value if known is not None else control.value
+        if first.certificate is None or value is None or control.should_stop():
+            return outcome
+        model = LP().build(instance, question)
+        dual = np.zeros(model.n_rows)
+        dual[first.certificate["rows"]] = first.certificate["values"]
+        start = model.columns("start")
+        reduced = (model.cost - model.matrix.T @ dual)[start]
+        beyond = value - (1.0 if _whole(instance) else 0.0) + 1e-6 * value
+        second = _like(control)
+        keep = replay_lp_dual(model, first.certificate) + reduced <= beyond
+        outcome = _Whole(keep).run(instance, question, second, options)
+        if outcome.reason == "infeasible":
+            control.report_bound(value, "solver")
+            return Outcome(solver=outcome.solver, statistics=outcome.statistics)
+        if second.bound is not None:
+            control.report_bound(min(second.bound, value), "solver")
+        return outcome
+
+
+class _Whole(LP):
+    """(5)-(9) with whole starts, of which only those in ``keep`` are allowed."""
+
+    name = "time_indexed"
+
+    def __init__(self, keep: NDArray[np.bool_]) -> None:
+        self.keep = keep
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """The columns and rows of the relaxation."""
+        return _time_indexed(instance, self.keep)
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """By the solver's usual means for integer models."""
+        return LinearFormulation.run(self, instance, question, control, options)
+
+
+def _like(control: Control) -> Control:
+    """A control of its own for a part of a run: the same limits, none of the plans and bounds."""
+    left = None if math.isinf(control.remaining) else max(control.remaining, 0.0)
+    return Control(
+        time_limit=left,
+        relative_gap=control.relative_gap,
+        threads=control.threads,
+        seed=control.seed,
+        memory_limit=control.memory_limit,
+        cancelled=control.cancelled,
+    )
 
 
 class MILP(LinearFormulation):
@@ -364,7 +392,7 @@ class Tardiness(Problem):
     objectives = ("tardiness",)
     title = "makespan plus weighted tardiness of jobs and devices (R|r_i,d_j|Cmax + sum w_j T_j + sum omega_i tau_i)"
     uses = frozenset({"time", "weight", "due", "pin", "forbid", "available_from"})
-    methods = (Subsets(), CPSAT(), MILP(), LP(), Dispatch(), Annealing())
+    methods = (Subsets(), CPSAT(), MILP(), LP(), TimeIndexed(), Dispatch(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
         """Independent jobs without release dates."""
@@ -408,8 +436,8 @@ class Tardiness(Problem):
         if self.method("subsets").fits(instance, question) is None:
             return (Step("subsets", "few jobs: dynamic programs over sets are exact at once"),)
         return (
-            Step("annealing", "good plans quickly", share=0.2),
-            Step("lp", "the strongest bound known for this question", share=0.9),
+            Step("annealing", "good plans quickly", share=0.3),
+            Step("time_indexed", "the strongest bound known for this question", share=0.9),
             Step("cpsat", "exact, starts from the annealed plan"),
         )
 
@@ -444,6 +472,52 @@ class Tardiness(Problem):
             assert plain.placement is not None
             for order in permutations(range(instance.n_tasks)):
                 yield _plan(instance, plain.placement, np.argsort(order))
+
+
+def _time_indexed(instance: Instance, keep: NDArray[np.bool_] | None = None) -> LinearModel:
+    """(5)-(9); with ``keep``, one for each start, starts are whole and only those kept are allowed."""
+    shop = shop_of(instance)
+    unit, slots = _slots(instance)
+    n, d = shop.time.shape
+    time, free = np.where(instance.eligible, shop.time, 0.0) / unit, shop.ready / unit
+    ready = np.minimum(np.floor(free).astype(np.int64), slots)
+    length = np.floor(time).astype(np.int64)
+    j, i, s = np.nonzero(instance.eligible[:, :, None] & (np.arange(slots + 1) >= ready[:, None]))
+    big = _horizon(instance) / unit
+    model = LinearModel("time-indexed")
+    x = model.continuous("start", len(j), upper=1.0) if keep is None else model.binary("start", len(j), upper=keep)
+    alive = np.arange(slots) >= ready[:, None]
+    z = model.continuous("idle", (d, slots), upper=alive.astype(float))
+    last = model.continuous("last", d, lower=free, upper=big, labels=(instance.device_names,))
+    overdue = model.continuous("overdue", d, upper=big, labels=(instance.device_names,))
+    makespan = model.continuous("makespan", lower=float(free.max()), upper=big)
+    model.rows("once", n, [(j, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (7)
+    end = s + length[j, i]
+    leaves, arrives = s < slots, end < slots
+    cell = np.arange(d * slots).reshape(d, slots)
+    flow: list[tuple[Any, Any, Any]] = [
+        (cell[i[leaves], s[leaves]], x[leaves], 1.0),
+        (cell[i[arrives], end[arrives]], x[arrives], -1.0),
+        (cell, z, 1.0),
+        (cell[:, 1:], z[:, :-1], -1.0),
+    ]
+    enters = np.arange(slots) == ready[:, None]
+    model.rows(
+        "slot", (d, slots), flow, lower=enters, upper=enters, labels=(instance.device_names, range(slots))
+    )  # (8)
+    everyone = np.arange(n)
+    model.rows("ends", n, [(j, x, end), (everyone, makespan, -1.0)], upper=0, labels=(instance.labels,))  # (9)
+    each = np.arange(d)
+    load: list[tuple[Any, Any, Any]] = [(i, x, time[j, i]), (each, last, -1.0)]
+    model.rows("load", d, load, upper=-free, labels=(instance.device_names,))  # (5)
+    model.rows("last_job", d, [(each, last, 1.0), (each, makespan, -1.0)], upper=0, labels=(instance.device_names,))
+    model.rows(
+        "overdue_by", d, [(each, last, 1.0), (each, overdue, -1.0)], upper=shop.machine_due / unit,
+        labels=(instance.device_names,),
+    )  # (6)  # fmt: skip
+    cost = shop.weight[j] * np.maximum(0.0, unit * end - shop.due[j])
+    model.minimize(np.concatenate([x, overdue, [makespan]]), np.concatenate([cost, unit * shop.machine_weight, [unit]]))
+    return model
 
 
 def shop_of(instance: Instance) -> Shop:
