@@ -72,7 +72,7 @@ def test_any_horizon_bounds(slots, monkeypatch):
     """A horizon before the end of every good plan loosens the bound and never breaks it."""
     instance = generators.get("tardiness").make(jobs=7, machines=2, seed=4)
     best = hetopt.solve(instance).objective
-    monkeypatch.setattr("formulations.assignment.tardiness._slots", lambda _: (1.0, slots))
+    monkeypatch.setattr("formulations.assignment._tardiness_lp._slots", lambda _: (1.0, slots))
     assert hetopt.solve(instance, method="lp").bound <= best
 
 
@@ -80,7 +80,7 @@ def test_coarse_slots_bound(monkeypatch):
     """Slots of four seconds round times down, so the bound stays one."""
     instance = generators.get("tardiness").make(jobs=7, machines=2, seed=4)
     best = hetopt.solve(instance).objective
-    monkeypatch.setattr("formulations.assignment.tardiness._slots", lambda _: (4.0, 40))
+    monkeypatch.setattr("formulations.assignment._tardiness_lp._slots", lambda _: (4.0, 40))
     bound = hetopt.solve(instance, method="lp").bound
     assert 0.5 * best <= bound <= best
 
