@@ -127,10 +127,10 @@ def _run(graph: Frontier, profit: FloatArray, limit: float, buckets: int, slope:
 
 
 @njit
-def _sweep(
+def _sweep(  # type: ignore[no-untyped-def]
     first, enter_ptr, enter, step_load, left, gain, slope, limit, optimistic,
     buckets, table, ends, parent, start, layer, state, budget,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Advance the sweep from (layer, state of the next layer); where to go on after ``budget`` entries or the last layer.
 
     ``table`` holds profit, excess and load of the entries of two layers, state by state, loads ascending; ``ends[k, s]`` is

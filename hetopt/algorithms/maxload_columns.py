@@ -188,7 +188,9 @@ class Refuter:
                 if not turned:
                     # Towards the program's prices while that climbs, closer to the best ones where it overshoots.
                     climbs = step > 0
-                    self.inertia = max(0.0, self.inertia - 0.1) if climbs else min(0.95, self.inertia + 0.1 * (1 - self.inertia))
+                    self.inertia = (
+                        max(0.0, self.inertia - 0.1) if climbs else min(0.95, self.inertia + 0.1 * (1 - self.inertia))
+                    )
                     turned = True
                 if value > worth:
                     worth, self.center = value, point

@@ -365,7 +365,7 @@ def _useful(entries: _Entries) -> NDArray[np.bool_]:
     record = np.concatenate([[-_NEVER], np.maximum.accumulate(height)[:-1]])
     places = np.arange(len(height))
     holder = np.concatenate([[0], np.maximum.accumulate(np.where(height > record, places, 0))[:-1]])
-    return (height > record) | (entries.excess > entries.excess[holder])
+    return np.asarray((height > record) | (entries.excess > entries.excess[holder]))
 
 
 def _replay_cut(graph: StageGraph, limit: float, pivot: object) -> None:
