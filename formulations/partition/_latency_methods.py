@@ -1,0 +1,283 @@
+"""Methods of inference latency that need no solver: label search, barrier and critical-path bounds, segments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formulations.partition._latency_plans import alike, evaluate, with_numbers
+from formulations.partition._pipeline import rates
+from hetopt.control import Control
+from hetopt.formulation import Method, Outcome, Question, RunOptions
+from hetopt.instance import Instance
+from hetopt.solution import Solution
+
+if TYPE_CHECKING:
+    from hetopt.algorithms.latency_barrier import Lattice
+    from hetopt.algorithms.latency_graph import LatencyGraph, LatencyTasks, Sinks
+
+__all__ = ["Barrier", "CriticalPath", "Labels", "Segments"]
+
+_IDEALS = 200_000
+_NUMBERS = 4_000_000  # ideals times accelerators that bounds are kept for
+_CHOICES = 64  # combinations of places of awkward groups
+_EXTENSIONS = 8
+# The first targets of the label search, as excess over the bound; a search below a low target is quick.
+_TARGETS = (0.004, 0.016, 0.064, 0.25)
+
+
+@lru_cache(maxsize=2)
+def _tasks(instance: Instance) -> tuple[LatencyTasks, list[int], list[int]]:
+    """Tasks on equal accelerators, with the accelerators, and the host that stands for each column of host times."""
+    from hetopt.algorithms.latency_graph import LatencyTasks
+
+    into, out = rates(instance)
+    accelerators = np.flatnonzero(~instance.is_host).tolist()
+    columns: dict[bytes, int] = {}
+    for d in np.flatnonzero(instance.is_host).tolist():
+        columns.setdefault(instance.time[:, d].tobytes(), d)
+    hosts = list(columns.values())
+    first = accelerators[0] if accelerators else -1
+    tasks = LatencyTasks(
+        acc=instance.time[:, first] if accelerators else np.full(instance.n_tasks, np.inf),
+        host=instance.time[:, hosts].reshape(instance.n_tasks, len(hosts)),
+        size=instance.memory,
+        arrive=instance.output * into[first] if accelerators else np.zeros(instance.n_tasks),
+        send=instance.output * out[first] if accelerators else np.zeros(instance.n_tasks),
+        edges=instance.edges,
+        group=instance.group,
+        count=len(accelerators),
+        room=float(instance.capacity[first]) if accelerators else math.inf,
+    )
+    return tasks, accelerators, hosts
+
+
+def _relaxed(instance: Instance, question: Question) -> LatencyTasks:
+    """Every accelerator as good as the best in each respect, each subgraph on one of its own, and no groups."""
+    tasks, accelerators, _ = _tasks(instance)
+    if not accelerators:
+        return tasks._replace(group=np.full(instance.n_tasks, -1))
+    into, out = rates(instance)
+    return tasks._replace(
+        acc=instance.time[:, accelerators].min(axis=1),
+        arrive=instance.output * into[accelerators].min(),
+        send=instance.output * out[accelerators].min(),
+        group=np.full(instance.n_tasks, -1),
+        count=min(len(accelerators) * int(question["subgraphs"]), instance.n_tasks),
+        room=float(instance.capacity[accelerators].max()),
+    )
+
+
+def _solution(instance: Instance, question: Question, graph: LatencyGraph, place: np.ndarray) -> Solution:  # type: ignore[type-arg]
+    """Plan of the tasks from the place of each node."""
+    _, accelerators, hosts = _tasks(instance)
+    where = np.append(place, -1)[graph.member]
+    device = np.array([*accelerators, 0])
+    home = np.array([*hosts, 0])
+    return with_numbers(instance, question, np.where(where >= 0, device[where], home[graph.home]))
+
+
+def _graphs(instance: Instance, sinks: Sinks = "own") -> Iterator[LatencyGraph]:
+    from hetopt.algorithms.latency_graph import awkward_groups, build, choices
+
+    tasks, _, _ = _tasks(instance)
+    awkward = awkward_groups(tasks)
+    for places in choices(tasks, awkward):
+        graph = build(tasks, awkward, places, sinks)
+        if graph is not None:
+            yield graph
+
+
+def _lattice(graph: LatencyGraph, control: Control) -> Lattice | None:
+    """All ideals; None when there is no time, TooManyIdeals when there are too many."""
+    from hetopt.algorithms.ideals import enumerate_ideals
+    from hetopt.algorithms.latency_barrier import lattice_of
+
+    limit = min(_IDEALS, _NUMBERS // (graph.count + 1))
+    ideals = enumerate_ideals(graph.pred_ptr, graph.pred, max(limit, 1), lambda: _stop(control))
+    return None if ideals is None else lattice_of(graph, ideals)
+
+
+def _stop(control: Control) -> bool:
+    return control.cancelled.is_set() or control.remaining <= 0
+
+
+class Labels(Method):
+    """Exact label search on the ideal lattice, one subgraph an accelerator."""
+
+    name = "labels"
+    title = "label search on the lattice of ideals, exact for one subgraph an accelerator"
+    kind = "exact"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """One subgraph, accelerators alike, few groups that a host cannot run as one task."""
+        if question["subgraphs"] != 1:
+            return "it is for subgraphs=1"
+        if len(alike(instance)) > 1:
+            return "its accelerators must be alike"
+        from hetopt.algorithms.latency_graph import awkward_groups, choices
+
+        tasks, _, _ = _tasks(instance)
+        many = sum(1 for _, _ in zip(range(_CHOICES + 1), choices(tasks, awkward_groups(tasks)), strict=False))
+        if many > _CHOICES:
+            return f"groups that act on a host as more than one task can be placed in more than {_CHOICES} ways"
+        return None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Search below ascending targets, with each combination of awkward groups' places."""
+        from hetopt.algorithms.ideals import TooManyIdeals
+
+        try:
+            return self._exact(instance, question, control, ("own",))
+        except TooManyIdeals as error:
+            note = str(error)
+        try:
+            outcome = self._exact(instance, question, control, ("heavy", "light"))
+        except TooManyIdeals as error:
+            return Outcome("limit", "other", notes=(f"labels: {error}",))
+        return outcome if outcome.reason != "limit" else Outcome("limit", "other", notes=(f"labels: {note}",))
+
+    def _exact(self, instance: Instance, question: Question, control: Control, variants: tuple[Sinks, ...]) -> Outcome:
+        from hetopt.algorithms.latency_barrier import barriers, cuts
+        from hetopt.algorithms.latency_graph import NEVER
+        from hetopt.algorithms.latency_labels import search_labels
+
+        ended = Outcome("limit", "other")
+        for sinks in variants:
+            parts = []
+            for graph in _graphs(instance, sinks):
+                lattice = _lattice(graph, control)
+                if lattice is None:
+                    return Outcome("limit")
+                parts.append((graph, lattice, cuts(graph)))
+            relaxes = sinks != "heavy"
+            if not parts:
+                return Outcome("infeasible", infeasible=("some group of tasks runs nowhere together",))
+            unit = parts[0][0].unit
+            best = NEVER if control.value is None else math.floor(control.value / unit) + 1
+            lower = NEVER
+            for graph, lattice, _ in parts:
+                known = barriers(graph, lattice, best, lambda: _stop(control), backward=False)
+                if known is None:
+                    return Outcome("limit")
+                lower = min(lower, int(known.reached[-1, -1]))
+            if relaxes and lower < best:
+                control.report_bound(parts[0][0].seconds(lower), "algorithm")
+            targets = [lower + int(excess * lower) + 1 for excess in _TARGETS] if lower < best else []
+            labels = 0
+            for target in [*(t for t in targets if t < best), NEVER]:
+                cap, found = min(target, best), None
+                for graph, lattice, cut in parts:
+                    known = barriers(graph, lattice, cap, lambda: _stop(control))
+                    if known is None:
+                        return Outcome("limit")
+                    if known.reached[-1, -1] >= cap:
+                        continue
+                    answer = search_labels(graph, lattice, known, cut, cap, should_stop=lambda: _stop(control))
+                    labels += answer.labels
+                    if answer.value is not None and answer.place is not None:
+                        if sinks != "light":
+                            control.report_plan(_solution(instance, question, graph, answer.place))
+                        found = cap = answer.value
+                    if not answer.finished:
+                        return Outcome("limit", "other" if control.remaining > 0 else None)
+                best = min(best, cap) if found is not None else best
+                proved = cap if found is not None else min(target, best)
+                if relaxes and proved < NEVER:
+                    control.report_bound(parts[0][0].seconds(proved), "algorithm")
+                if found is not None or target >= best:
+                    break
+            ended = Outcome(statistics={"labels": labels, "ideals": max(len(p[1].words) for p in parts)})
+            if relaxes and best >= NEVER:
+                return Outcome("infeasible", infeasible=("label search ruled out every plan that fits the memories",))
+        return ended
+
+
+class Barrier(Method):
+    """Barrier relaxation, for any number of subgraphs and any accelerators."""
+
+    name = "barrier"
+    title = "barrier relaxation on the lattice of ideals: exact at cut nodes, longest paths between them"
+    kind = "relaxation"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Bound from the graph without groups; where it has too many ideals, the critical path."""
+        from hetopt.algorithms.ideals import TooManyIdeals
+        from hetopt.algorithms.latency_barrier import barriers
+        from hetopt.algorithms.latency_graph import NEVER, build
+
+        _critical_path(instance, question, control)
+        tasks = _relaxed(instance, question)
+        graph = build(tasks, [], ())
+        light = build(tasks, [], (), "light")
+        for one in (graph, light):
+            if one is None:
+                continue
+            try:
+                lattice = _lattice(one, control)
+            except TooManyIdeals:
+                continue
+            known = lattice and barriers(one, lattice, NEVER, lambda: _stop(control), backward=False)
+            if not known:
+                return Outcome("limit")
+            if known.reached[-1, -1] < NEVER:
+                control.report_bound(one.seconds(max(int(known.reached[-1, -1]), int(one.floor[0]))), "algorithm")
+            return Outcome()
+        return Outcome(notes=("barrier: too many ideals, so only the critical path bounds the latency",))
+
+
+class CriticalPath(Method):
+    """Longest path with each task at its fastest."""
+
+    name = "critical-path"
+    title = "longest path with each task on its fastest device"
+    kind = "relaxation"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Report it."""
+        _critical_path(instance, question, control)
+        return Outcome()
+
+
+def _critical_path(instance: Instance, question: Question, control: Control) -> None:
+    from hetopt.algorithms.latency_barrier import tails
+    from hetopt.algorithms.latency_graph import build
+
+    graph = build(_relaxed(instance, question), [], ())
+    if graph is not None:
+        longest = max(int((graph.release + tails(graph)).max(initial=0)), int(graph.floor[0]))
+        control.report_bound(graph.seconds(longest), "algorithm")
+
+
+class Segments(Method):
+    """Best splits of a few linear extensions."""
+
+    name = "segments"
+    title = "best split of linear extensions into segments one after the other"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Accelerators alike."""
+        return "its accelerators must be alike" if len(alike(instance)) > 1 else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """A natural extension and some random ones, for each of the first choices of awkward groups' places."""
+        from hetopt.algorithms.latency_graph import linear_extension
+        from hetopt.algorithms.latency_segments import best_segments
+
+        rng = np.random.default_rng(control.seed)
+        for turn in range(_EXTENSIONS):
+            for _, graph in zip(range(4), _graphs(instance, "heavy"), strict=False):
+                order = linear_extension(graph, rng if turn else None)
+                found = best_segments(graph, order, lambda: _stop(control))
+                if found is not None:
+                    plan = _solution(instance, question, graph, found[1])
+                    if not evaluate(instance, question, plan).violations:
+                        control.report_plan(plan)
+                if _stop(control):
+                    return Outcome("limit")
+        return Outcome()

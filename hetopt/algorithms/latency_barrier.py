@@ -1,0 +1,495 @@
+"""Barrier relaxation of inference latency: a bound on the ideal lattice, and what it says of every ideal.
+
+A node that precedes or follows each other node is a *cut*. A host that runs a cut, and an accelerator that holds one, is a
+barrier: everything before it is ready when it starts, and everything after it starts when it is done. Between two
+barriers lies a *block* of nodes without a cut. The relaxation keeps barriers exact (load and memory of an accelerator), and
+counts accelerators: one for a barrier, and one at least for a block that is not all on the host. A block on the host takes
+as long as its longest path; another one as long as its longest path with each node at its cheapest:
+
+    ready(v)   = min(on_host(v), on_acc(v) + leave_v)           as consumers on other devices see it, and at the block's end
+    on_host(v) = host_v + max over predecessors u in the block of ready(u)
+    on_acc(v)  = acc_v + max over predecessors u of enter_uv outside the block, min(on_acc(u), ready(u) + enter_uv) inside
+
+A set of an accelerator lies within one block, because it is convex; so any plan is a sequence of barriers and blocks that
+is no shorter than in the relaxation. With q subgraphs an accelerator, count each of them. Values are the integers of
+:mod:`hetopt.algorithms.latency_graph`. Source of the problem: Tarnawski et al., NeurIPS 2020; the relaxation is our own.
+Time O(pairs of nested ideals that pass the pruning), each with the degree of the node added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.algorithms.ideals import Ideals
+from hetopt.algorithms.jit import njit
+from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
+
+__all__ = ["Barriers", "Lattice", "barriers", "cuts", "lattice_of", "tails"]
+
+Ints = NDArray[np.int64]
+_BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
+
+
+class Lattice(NamedTuple):
+    """Ideals of the nodes: ``words`` (N, w) of members, CSR of covers, CSR of members with a successor outside."""
+
+    words: NDArray[np.uint64]
+    ptr: Ints
+    cover: NDArray[np.int32]
+    node: NDArray[np.int32]
+    front_ptr: Ints
+    front: NDArray[np.int32]
+
+
+class Barriers(NamedTuple):
+    """Bounds (count + 1, N) for each ideal I, valid for plans that end before ``cap``.
+
+    Attributes
+    ----------
+    reached
+        Earliest time at which all of I is ready and nothing else has begun, by accelerators used; the last number bounds
+        every plan. The other rows are by the number of accelerators that are left.
+    left
+        Least time from such a moment to the end.
+    open_left
+        Least time to the end once all of I is ready, when no barrier needs to be at I: the next barrier is at I or later.
+    open_total
+        Least end of a plan whose next barrier is at I or later.
+    grow
+        Least time to the end, beyond what it is charged already, of an accelerator that holds a cut and ends at I or later.
+    grow_open
+        The same while it holds no cut yet.
+    """
+
+    cap: int
+    reached: Ints
+    left: Ints
+    open_left: Ints
+    open_total: Ints
+    grow: Ints
+    grow_open: Ints
+
+
+def lattice_of(graph: LatencyGraph, ideals: Ideals) -> Lattice:
+    """The ideals with their frontiers; O(N n) word operations."""
+    length = np.zeros(len(ideals.last) + 1, np.int64)
+    _count_front(ideals.words, graph.succ_ptr, graph.succ, length)
+    ptr = np.cumsum(length)
+    front = np.empty(int(ptr[-1]), np.int32)
+    _list_front(ideals.words, graph.succ_ptr, graph.succ, ptr, front)
+    return Lattice(ideals.words, ideals.cover_ptr, ideals.cover, ideals.cover_class, ptr, front)
+
+
+def cuts(graph: LatencyGraph) -> NDArray[np.bool_]:
+    """(n,) whether a node precedes or follows each other node; O(n edges / 64)."""
+    above = [0] * graph.n
+    related = [1] * graph.n
+    for v in range(graph.n):
+        for u in graph.pred[graph.pred_ptr[v] : graph.pred_ptr[v + 1]].tolist():
+            above[v] |= above[u] | 1 << u
+        related[v] += above[v].bit_count()
+    below = [0] * graph.n
+    for v in range(graph.n - 1, -1, -1):
+        for w in graph.succ[graph.succ_ptr[v] : graph.succ_ptr[v + 1]].tolist():
+            below[v] |= below[w] | 1 << w
+        related[v] += below[v].bit_count()
+    return np.array([r == graph.n for r in related], np.bool_)
+
+
+def tails(graph: LatencyGraph) -> Ints:
+    """(n,) longest path that begins with a node, each node at the faster of its times: a bound on what follows."""
+    quick = np.minimum(graph.acc, graph.host)
+    tail = quick.copy()
+    for v in range(graph.n - 1, -1, -1):
+        after = graph.succ[graph.succ_ptr[v] : graph.succ_ptr[v + 1]]
+        tail[v] += tail[after].max(initial=0)
+    return tail
+
+
+def barriers(
+    graph: LatencyGraph,
+    lattice: Lattice,
+    cap: int = NEVER,
+    should_stop: Callable[[], bool] = lambda: False,
+    *,
+    backward: bool = True,
+) -> Barriers | None:
+    """The relaxation, forwards and (unless told otherwise) backwards; None when ``should_stop`` said so in between.
+
+    Parameters
+    ----------
+    cap
+        Only plans that end before this count: ``reached[-1] >= cap`` says that there is none.
+    backward
+        Without it only ``reached`` is of use.
+    """
+    size = len(lattice.words)
+    cut = cuts(graph)
+    arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(7))
+    rest, after, reached = np.zeros(size, np.int64), arrays[0], arrays[1]
+    _remaining(lattice, tails(graph), rest)
+    after[:, 0] = reached[:, 0] = 0
+    scratch = _scratch(graph, size)
+    view = _view(graph)
+    at = 0
+    while at < size:
+        at = _forward(at, cap, view, lattice, cut, rest, after, reached, scratch, _BUDGET)
+        if should_stop():
+            return None
+    left, open_left, open_total, grow, grow_open = arrays[2:]
+    if backward:
+        closed = np.full_like(left, NEVER)
+        at = size - 1
+        while at >= 0:
+            at = _backward(
+                at, cap, view, lattice, cut, rest, reached, closed, left, open_left, open_total, grow, grow_open, scratch,
+                _BUDGET,
+            )  # fmt: skip
+            if should_stop():
+                return None
+    return Barriers(cap, reached, left, open_left, open_total, grow, grow_open)
+
+
+class _View(NamedTuple):
+    acc: Ints
+    host: Ints
+    size: Ints
+    room: Ints
+    pred_ptr: Ints
+    pred: Ints
+    enter: Ints
+    succ_ptr: Ints
+    leave: Ints
+    net_ptr: Ints
+    net_source: Ints
+    arrive: Ints
+    send: Ints
+    in_ptr: Ints
+    in_net: Ints
+
+
+class _Scratch(NamedTuple):
+    stamp: Ints
+    turn: Ints
+    stack: Ints
+    pins: Ints
+    sends: NDArray[np.bool_]
+    inside: Ints
+    ready: Ints
+    running: Ints
+    alone: Ints
+    target: Ints
+    cost: Ints
+    hosted: Ints
+
+
+def _view(graph: LatencyGraph) -> _View:
+    return _View(*(getattr(graph, name) for name in _View._fields))
+
+
+def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
+    n, nets = graph.n, len(graph.arrive)
+    return _Scratch(
+        np.zeros(ideals, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros((n + 2, 5), np.int64),
+        np.zeros(nets, np.int64),
+        np.zeros(nets, np.bool_),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(ideals, np.int64),
+        np.zeros(ideals, np.int64),
+        np.zeros(ideals, np.int64),
+    )
+
+
+@njit
+def _count_front(words, succ_ptr, succ, length):  # type: ignore[no-untyped-def]
+    for i in range(words.shape[0]):
+        for u in range(len(succ_ptr) - 1):
+            if (words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
+                for q in range(succ_ptr[u], succ_ptr[u + 1]):
+                    v = succ[q]
+                    if (words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
+                        length[i + 1] += 1
+                        break
+
+
+@njit
+def _list_front(words, succ_ptr, succ, ptr, front):  # type: ignore[no-untyped-def]
+    for i in range(words.shape[0]):
+        p = ptr[i]
+        for u in range(len(succ_ptr) - 1):
+            if (words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
+                for q in range(succ_ptr[u], succ_ptr[u + 1]):
+                    v = succ[q]
+                    if (words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
+                        front[p] = u
+                        p += 1
+                        break
+
+
+@njit
+def _remaining(lattice, tail, rest):  # type: ignore[no-untyped-def]
+    """Longest path outside each ideal; it begins at a node that could be added."""
+    for i in range(len(rest)):
+        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+            rest[i] = max(rest[i], tail[lattice.node[p]])
+
+
+@njit
+def _accelerators(i, limit, g, lattice, cut, rest, s):  # type: ignore[no-untyped-def]
+    """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + rest stays below limit.
+
+    Fills ``s.target`` and ``s.cost``; returns how many, and the steps taken. Nets are counted by pins inside; what has
+    arrived stays paid, while what is sent may still be kept inside by a larger set.
+    """
+    s.turn[0] += 1
+    turn = s.turn[0]
+    found = 0
+    steps = 0
+    depth = 0
+    s.stack[0, 0] = i
+    s.stack[0, 1] = lattice.ptr[i]
+    s.stack[0, 2] = -1
+    s.stamp[i] = turn
+    sure = 0
+    send = 0
+    size = 0
+    held = 0
+    while depth >= 0:
+        current = s.stack[depth, 0]
+        p = s.stack[depth, 1]
+        if p < lattice.ptr[current + 1]:
+            s.stack[depth, 1] = p + 1
+            j = lattice.cover[p]
+            v = lattice.node[p]
+            steps += 1
+            if s.stamp[j] == turn or g.acc[v] >= NEVER or size + g.size[v] > g.room[0]:
+                continue
+            s.stamp[j] = turn
+            sure += g.acc[v]
+            size += g.size[v]
+            held += cut[v]
+            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
+                h = g.in_net[q]
+                if g.net_source[h] == v:
+                    s.sends[h] = True
+                    send += g.send[h]
+                elif s.pins[h] == 0:
+                    sure += g.arrive[h]
+                s.pins[h] += 1
+                if s.sends[h] and s.pins[h] == g.net_ptr[h + 1] - g.net_ptr[h]:
+                    send -= g.send[h]
+            depth += 1
+            s.stack[depth, 0] = j
+            s.stack[depth, 1] = lattice.ptr[j]
+            s.stack[depth, 2] = v
+            if sure + rest[j] >= limit:
+                s.stack[depth, 1] = lattice.ptr[j + 1]
+            elif held > 0:
+                s.target[found] = j
+                s.cost[found] = sure + send
+                found += 1
+        else:
+            v = s.stack[depth, 2]
+            depth -= 1
+            if v < 0:
+                continue
+            sure -= g.acc[v]
+            size -= g.size[v]
+            held -= cut[v]
+            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
+                h = g.in_net[q]
+                if s.sends[h] and s.pins[h] == g.net_ptr[h + 1] - g.net_ptr[h]:
+                    send += g.send[h]
+                s.pins[h] -= 1
+                if g.net_source[h] == v:
+                    s.sends[h] = False
+                    send -= g.send[h]
+                elif s.pins[h] == 0:
+                    sure -= g.arrive[h]
+    return found, steps
+
+
+@njit
+def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-untyped-def]
+    """Ideals that a block without a cut leads to from ideal ``i``, with its length, where length + rest is below limit.
+
+    ``beyond`` bounds what follows any larger block; nodes outside may run beside the block, so tails do not.
+    ``s.hosted`` is the length of the block all on the host, ``NEVER`` where it cannot be.
+    """
+    s.turn[0] += 1
+    turn = s.turn[0]
+    found = 0
+    steps = 0
+    depth = 0
+    s.stack[0, 0] = i
+    s.stack[0, 1] = lattice.ptr[i]
+    s.stack[0, 2] = -1
+    s.stack[0, 3] = 0
+    s.stack[0, 4] = 0
+    s.stamp[i] = turn
+    while depth >= 0:
+        current = s.stack[depth, 0]
+        p = s.stack[depth, 1]
+        if p < lattice.ptr[current + 1]:
+            s.stack[depth, 1] = p + 1
+            j = lattice.cover[p]
+            v = lattice.node[p]
+            steps += 1
+            if s.stamp[j] == turn or cut[v]:
+                continue
+            s.stamp[j] = turn
+            on_host = 0
+            on_acc = 0
+            alone = 0
+            for q in range(g.pred_ptr[v], g.pred_ptr[v + 1]):
+                u = g.pred[q]
+                at = g.enter[q]
+                if s.inside[u] == turn:
+                    on_host = max(on_host, s.ready[u])
+                    alone = max(alone, s.alone[u])
+                    at = min(s.running[u], s.ready[u] + at)
+                on_acc = max(on_acc, at)
+            on_host = min(NEVER, on_host + g.host[v])
+            on_acc = min(NEVER, on_acc + g.acc[v])
+            done = max(s.stack[depth, 3], min(on_host, on_acc))
+            if done + beyond[j] >= limit:
+                continue
+            s.ready[v] = min(on_host, on_acc + g.leave[v])
+            s.running[v] = on_acc
+            s.alone[v] = min(NEVER, alone + g.host[v])
+            hosted = max(s.stack[depth, 4], s.alone[v])
+            s.inside[v] = turn
+            length = done
+            for q in range(lattice.front_ptr[j], lattice.front_ptr[j + 1]):
+                u = lattice.front[q]
+                if s.inside[u] == turn:
+                    length = max(length, s.ready[u])
+                    steps += 1
+            if length + rest[j] < limit:
+                s.target[found] = j
+                s.cost[found] = length
+                s.hosted[found] = hosted
+                found += 1
+            depth += 1
+            s.stack[depth, 0] = j
+            s.stack[depth, 1] = lattice.ptr[j]
+            s.stack[depth, 2] = v
+            s.stack[depth, 3] = done
+            s.stack[depth, 4] = hosted
+        else:
+            v = s.stack[depth, 2]
+            if v >= 0:
+                s.inside[v] = 0
+            depth -= 1
+    return found, steps
+
+
+@njit
+def _forward(start, cap, g, lattice, cut, rest, after, reached, s, budget):  # type: ignore[no-untyped-def]
+    """Extend barriers from ideal ``start`` on; ``after`` holds those that follow a barrier, from which blocks begin."""
+    nothing = np.zeros(reached.shape[1], np.int64)
+    steps = 0
+    layers = reached.shape[0]
+    for i in range(start, reached.shape[1]):
+        if steps > budget:
+            return i
+        for f in range(1, layers):
+            after[f, i] = min(after[f, i], after[f - 1, i])
+            reached[f, i] = min(reached[f, i], reached[f - 1, i])
+        first = reached[layers - 1, i]
+        if first + rest[i] >= cap:
+            continue
+        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+            v = lattice.node[p]
+            j = lattice.cover[p]
+            if cut[v] and g.host[v] < NEVER:
+                for f in range(layers):
+                    after[f, j] = min(after[f, j], reached[f, i] + g.host[v])
+                    reached[f, j] = min(reached[f, j], after[f, j])
+        if layers > 1:
+            found, more = _accelerators(i, cap - first, g, lattice, cut, rest, s)
+            steps += more + 1 + found * layers
+            for k in range(found):
+                j = s.target[k]
+                for f in range(1, layers):
+                    after[f, j] = min(after[f, j], reached[f - 1, i] + s.cost[k])
+                    reached[f, j] = min(reached[f, j], after[f, j])
+        first = after[layers - 1, i]
+        if first + rest[i] < cap:
+            found, more = _blocks(i, cap - first, g, lattice, cut, rest, nothing, s)
+            steps += more + found * layers
+            for k in range(found):
+                j = s.target[k]
+                for f in range(layers):
+                    reached[f, j] = min(reached[f, j], after[f, i] + s.hosted[k])
+                    if f > 0:
+                        reached[f, j] = min(reached[f, j], after[f - 1, i] + s.cost[k])
+    return reached.shape[1]
+
+
+@njit
+def _backward(  # type: ignore[no-untyped-def]
+    start, cap, g, lattice, cut, rest, reached, closed, left, open_left, open_total, grow, grow_open, s, budget
+):
+    """Bounds on what is left, from ideal ``start`` downwards; ``closed``: the next thing is a barrier at this ideal."""
+    steps = 0
+    layers = reached.shape[0]
+    top = layers - 1
+    for i in range(start, -1, -1):
+        if steps > budget:
+            return i
+        first = reached[top, i]
+        if i == reached.shape[1] - 1:
+            closed[:, i] = 0
+            left[:, i] = 0
+        elif first + rest[i] < cap:
+            for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+                v = lattice.node[p]
+                if cut[v] and g.host[v] < NEVER:
+                    for r in range(layers):
+                        closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
+            if layers > 1:
+                found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], s)
+                steps += more + 1 + found * layers
+                for k in range(found):
+                    for r in range(1, layers):
+                        closed[r, i] = min(closed[r, i], s.cost[k] + left[r - 1, s.target[k]])
+            for r in range(layers):
+                left[r, i] = closed[r, i]
+            found, more = _blocks(i, cap - first, g, lattice, cut, closed[top], open_left[top], s)
+            steps += more + found * layers
+            for k in range(found):
+                j = s.target[k]
+                for r in range(layers):
+                    left[r, i] = min(left[r, i], s.hosted[k] + closed[r, j])
+                    if r > 0:
+                        left[r, i] = min(left[r, i], s.cost[k] + closed[r - 1, j])
+        for r in range(layers):
+            open_left[r, i] = closed[r, i]
+            open_total[r, i] = min(NEVER, reached[top - r, i] + closed[r, i])
+            if r > 0:
+                open_total[r, i] = min(open_total[r, i], open_total[r - 1, i])
+            grow[r, i] = left[r, i]
+            grow_open[r, i] = NEVER
+        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+            v = lattice.node[p]
+            j = lattice.cover[p]
+            for r in range(layers):
+                if not cut[v]:
+                    open_left[r, i] = min(open_left[r, i], open_left[r, j])
+                    open_total[r, i] = min(open_total[r, i], open_total[r, j])
+                if g.acc[v] < NEVER:
+                    grow[r, i] = min(grow[r, i], g.acc[v] + grow[r, j])
+                    grow_open[r, i] = min(grow_open[r, i], g.acc[v] + (grow[r, j] if cut[v] else grow_open[r, j]))
+        for r in range(layers):
+            grow_open[r, i] = min(grow_open[r, i], open_left[r, i])
+    return -1

@@ -1,0 +1,62 @@
+"""partition.latency on published workloads that are quick to prove, and small cases worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hetopt
+from hetopt.io import importers
+from hetopt.registry import problem_for
+
+# Optima for one subgraph an accelerator, Tarnawski et al. (NeurIPS 2020) latency workloads, by label search.
+OPTIMA = {
+    "LayerGraphs/bert24_inference": 100.2185,
+    "LayerGraphs/gnmt_inference": 225.647890625,
+    "LayerGraphs/resnet50_inference": 1156.88128125,
+    "OperatorGraphs/resnet50_inference": 651.1207589922,
+}
+
+
+@pytest.mark.parametrize("name", OPTIMA)
+def test_published_optimum_is_found_proved_and_verified(name, data_dir):
+    instance = importers.get("dnn-partitioning").load(data_dir / "dnn-partitioning" / "latency-inputs" / f"{name}.json")
+    assert problem_for(instance).name == "partition.latency"
+    result = hetopt.solve(instance)
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(OPTIMA[name], rel=1e-9)
+    assert hetopt.verify(instance, result).objective == result.objective
+
+
+def one_accelerator(**question):
+    """a -> b -> c on an accelerator of 1, unable, 1 seconds and a host of 9, 2, 9; outputs of 1."""
+    return hetopt.Instance.from_graph(
+        [[1.0, 9.0], [np.inf, 2.0], [1.0, 9.0]],
+        [[0, 1], [1, 2]],
+        tasks=["a", "b", "c"],
+        devices=[hetopt.Device(name="acc", type="acc"), hetopt.Device(name="cpu", type="cpu", host=True)],
+        output=[1, 1, 1],
+        links=[hetopt.Link(source="acc", target="host", bandwidth=1, both=True)],
+        question={"objective": "inference-latency", **question},
+    )
+
+
+def test_a_second_subgraph_lets_an_accelerator_come_back():
+    """One subgraph: a on it, 1 + 1, b 2, c on the host 9. Two: c on it too, 1 + 1."""
+    assert hetopt.solve(one_accelerator()).objective == 2 + 2 + 9
+    result = hetopt.solve(one_accelerator(subgraphs=2))
+    assert (result.status, result.objective) == ("optimal", 2 + 2 + 2)
+    assert result.solution.details == {"subgraphs": {"a": 1, "c": 2}}
+
+
+def test_the_number_of_subgraphs_is_checked():
+    with pytest.raises(hetopt.InputError, match=r"subgraphs is 0, expected a number from 1"):
+        hetopt.solve(one_accelerator(subgraphs=0))
+
+
+def test_a_host_with_a_memory_limit_is_refused():
+    graph = hetopt.Instance.from_graph(
+        [[1.0]], np.empty((0, 2), int), devices=[hetopt.Device(name="cpu", host=True, memory=4)], memory=[1]
+    )
+    with pytest.raises(hetopt.InputError, match="hosts have none"):
+        hetopt.solve(graph, objective="inference-latency")
