@@ -109,8 +109,8 @@ def _in_units(graph: StageGraph) -> tuple[StageGraph, float]:
     if unit == 1.0:
         return graph, unit
     backward = None if graph.backward_time is None else graph.backward_time / unit
-    rates = {"rate_in": graph.rate_in / unit, "rate_out": graph.rate_out / unit}
-    return replace(graph, time=graph.time / unit, backward_time=backward, **rates), unit
+    arrive, leave = graph.rate_in / unit, graph.rate_out / unit
+    return replace(graph, time=graph.time / unit, backward_time=backward, rate_in=arrive, rate_out=leave), unit
 
 
 class MILP(LinearFormulation):
