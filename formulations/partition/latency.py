@@ -116,9 +116,10 @@ class Latency(Problem):
         """Labels where they are exact; otherwise bounds and quick plans, then CP-SAT."""
         exact = self.method("labels").fits(instance, question) is None
         quick = Step("segments", "a valid plan at once", share=0.2)
+        first = Step("critical-path", "a bound at once")
         if exact:
-            return (quick, Step("labels", "exact for one subgraph an accelerator, on the lattice of ideals"))
-        steps = [quick, Step("critical-path", "a bound at once"), Step("barrier", "a stronger bound", share=0.3)]
+            return (quick, first, Step("labels", "exact for one subgraph an accelerator, on the lattice of ideals"))
+        steps = [quick, first, Step("barrier", "a stronger bound", share=0.3)]
         return [s for s in steps if self.method(s.method).fits(instance, question) is None] + [
             Step("cpsat", "exact, starts from the best plan")
         ]

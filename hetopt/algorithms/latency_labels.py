@@ -208,7 +208,8 @@ def _larger(labels: _Labels, state: Ints, width: int, n: int) -> _Labels:
         if need[k] > room[k]:
             room[k] = max(need[k], 2 * room[k])
     more = _empty(*room)
-    for old, new in zip(labels, more, strict=True):
+    pairs: Any = zip(labels, more, strict=True)
+    for old, new in pairs:
         new[: len(old)] = old
     return more
 

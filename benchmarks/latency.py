@@ -1,0 +1,48 @@
+"""The 8 latency workloads of Tarnawski et al. (NeurIPS 2020): solve within a time limit, verify; a row each.
+
+    python benchmarks/latency.py [SECONDS [SUBGRAPHS]]      60 seconds and 1 subgraph an accelerator by default
+
+Needs the folder ``dnn-partitioning`` of the reference data (``HETOPT_DATA``). CPU seconds of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import hetopt
+from hetopt.io import importers
+
+
+def main() -> int:
+    """Print the table; returns 1 when some workload is not proved."""
+    limit = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    options = {"subgraphs": int(sys.argv[2]) if len(sys.argv) > 2 else 1}
+    data = Path(os.environ.get("HETOPT_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    files = sorted((data / "dnn-partitioning" / "latency-inputs").glob("*/*.json"))
+    if not files:
+        print("reference data not found: set HETOPT_DATA to the folder that holds dnn-partitioning", file=sys.stderr)
+        return 1
+    load = importers.get("dnn-partitioning").load
+    hetopt.solve(load(files[0]), time_limit=limit)
+    print("| workload | tasks | status | value | bound | CPU s |\n|---|---|---|---|---|---|")
+    unproved = 0
+    for file in files:
+        instance = load(file)
+        began = time.process_time()
+        result = hetopt.solve(instance, options=options, time_limit=limit)
+        spent = time.process_time() - began
+        hetopt.verify(instance, result)
+        unproved += result.status != "optimal"
+        name = f"{file.parent.name[0]} {file.stem}"
+        print(
+            f"| {name} | {instance.n_tasks} | {result.status} | {result.objective} | {result.bound} | {spent:.1f} |",
+            flush=True,
+        )
+    return 1 if unproved else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
