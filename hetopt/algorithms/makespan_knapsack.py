@@ -24,13 +24,26 @@ from hetopt.algorithms.makespan_bounds import Certificate, DeadlineBound, Deadli
 from hetopt.algorithms.makespan_lp import Floats
 from hetopt.verify.makespan_certificates import Grid, replay
 
-__all__ = ["KnapsackDual", "configuration_bound", "knapsack_bound", "raise_prices"]
+__all__ = ["Effort", "KnapsackDual", "configuration_bound", "knapsack_bound", "raise_prices"]
 
 Stop = Callable[[], bool]
 
 _CELLS = 50_000_000  # cells of the dynamic programs between two looks at the clock, about 0.05 s
+_EFFORT = 2_000_000_000  # cells in all, about 2 s
+_MASTER = 10_000_000  # what a solve of the configuration program counts for
 _GAVE_UP = 2_000_000_000  # cells of one evaluation from which the rung is not worth its time
 _MEMORY = 1 << 28  # bytes for the choices of the largest program
+
+
+class Effort:
+    """What a rung may spend: cells of dynamic programs (a measure that is the same on every machine) and patience."""
+
+    def __init__(self, cells: int = _EFFORT, should_stop: Stop | None = None) -> None:
+        self.cells, self._should_stop = cells, should_stop
+
+    def spent(self) -> bool:
+        """Whether to give up now."""
+        return self.cells <= 0 or (self._should_stop is not None and self._should_stop())
 
 
 class KnapsackDual:
@@ -86,8 +99,8 @@ class KnapsackDual:
             self._value, self._spare = np.zeros(widest), np.zeros(widest)
             self._choice = np.zeros((most, widest), dtype=np.bool_)
 
-    def evaluate(self, prices: Floats, should_stop: Stop | None = None) -> tuple[float, list[NDArray[np.int64]]] | None:
-        """D(u) in floating point, and the jobs that each machine's knapsack takes; None when stopped on the way."""
+    def evaluate(self, prices: Floats, effort: Effort) -> tuple[float, list[NDArray[np.int64]]] | None:
+        """D(u) in floating point, and the jobs that each machine's knapsack takes; None when the effort is spent first."""
         value, taken, since = float(prices.sum()), [], 0
         for jobs, size, room in zip(self.jobs, self.sizes, self.room.tolist(), strict=True):
             price = prices[jobs]
@@ -101,9 +114,10 @@ class KnapsackDual:
             value -= knapsack(size, price, room, self._value, self._spare, self._choice, take)
             taken.append(jobs[take])
             since += len(jobs) * room
+            effort.cells -= len(jobs) * room
             if since > _CELLS:
                 since = 0
-                if should_stop is not None and should_stop():
+                if effort.spent():
                     return None
         return value, taken
 
@@ -126,7 +140,7 @@ def raise_prices(
     prices: Floats | None = None,
     *,
     iterations: int = 100,
-    should_stop: Stop | None = None,
+    effort: Effort | None = None,
     seen: Callable[[list[NDArray[np.int64]]], None] | None = None,
 ) -> tuple[Floats, Certificate | None]:
     """Raise D(u) by a deflected subgradient method until it refutes the deadline or gives up.
@@ -139,8 +153,8 @@ def raise_prices(
         (n,) where to start; None takes the linear program's.
     iterations
         Evaluations to spend at most. Most deadlines that fall do so within 40.
-    should_stop
-        Asked between evaluations.
+    effort
+        What the evaluations may cost; None is the default :class:`Effort`.
     seen
         Called with the knapsacks' contents of each evaluation.
 
@@ -149,13 +163,14 @@ def raise_prices(
     prices, certificate
         The best prices found, and the replayed proof that the deadline is refuted, or None.
     """
+    effort = Effort() if effort is None else effort
     current = dual.first_prices.copy() if prices is None else prices.copy()
     n = len(current)
     best, best_prices, direction = -math.inf, current, np.zeros(n)
     step, idle, margin = 1.0, 0, 1e-7
     scale = max(dual.deadline, 1) * 1e-3
     for _ in range(iterations):
-        evaluated = dual.evaluate(current, should_stop)
+        evaluated = dual.evaluate(current, effort)
         if evaluated is None:
             break
         value, taken = evaluated
@@ -169,7 +184,7 @@ def raise_prices(
             if refutes(dual.grid, certificate):
                 return current, certificate
             margin *= 10
-        if should_stop is not None and should_stop():
+        if effort.spent():
             break
         if idle >= 20:
             step, idle, current, direction = 0.7 * step, 0, best_prices.copy(), np.zeros(n)
@@ -191,6 +206,7 @@ def knapsack_bound(
     weights: Floats,
     *,
     iterations: int = 100,
+    cells: int = _EFFORT,
     should_stop: Stop | None = None,
 ) -> DeadlineBound:
     """Raise the bound deadline by deadline with the Lagrangian dual.
@@ -208,6 +224,8 @@ def knapsack_bound(
         (m,) machine duals of the linear relaxation.
     iterations
         Evaluations per deadline before giving up.
+    cells
+        Effort in all, in cells of the dynamic programs; about 1e9 a second.
     should_stop
         Asked between evaluations.
 
@@ -218,10 +236,12 @@ def knapsack_bound(
         last. O(pairs left x T) per evaluation.
     """
 
-    def attempt(dual: KnapsackDual) -> Certificate | None:
-        return raise_prices(dual, iterations=iterations, should_stop=should_stop)[1]
+    effort = Effort(cells, should_stop)
 
-    return _climb(grid, deadline, upper, weights, attempt, should_stop)
+    def attempt(dual: KnapsackDual) -> Certificate | None:
+        return raise_prices(dual, iterations=iterations, effort=effort)[1]
+
+    return _climb(grid, deadline, upper, weights, attempt, effort)
 
 
 def configuration_bound(
@@ -230,6 +250,7 @@ def configuration_bound(
     upper: int,
     weights: Floats,
     *,
+    cells: int = _EFFORT,
     should_stop: Stop | None = None,
 ) -> DeadlineBound:
     """Raise the bound to the configuration linear program's, by column generation; for up to some 200 jobs.
@@ -238,11 +259,12 @@ def configuration_bound(
     that it met.
     """
     known: set[tuple[int, bytes]] = set()
+    effort = Effort(cells, should_stop)
 
     def attempt(dual: KnapsackDual) -> Certificate | None:
-        return _generate_columns(dual, known, should_stop)
+        return _generate_columns(dual, known, effort)
 
-    return _climb(grid, deadline, upper, weights, attempt, should_stop)
+    return _climb(grid, deadline, upper, weights, attempt, effort)
 
 
 def _climb(
@@ -251,25 +273,25 @@ def _climb(
     upper: int,
     weights: Floats,
     attempt: Callable[[KnapsackDual], Certificate | None],
-    should_stop: Stop | None,
+    effort: Effort,
 ) -> DeadlineBound:
     """Test deadlines upwards with growing steps, then halve the way back; the cardinality duals come first each time."""
-    test = DeadlineTest(grid, weights, should_stop)
+    test = DeadlineTest(grid, weights, effort.spent)
     certificate: Certificate | None = None
     low, high, step = deadline, max(upper, deadline), 1
     target = low
-    while low < high and not test.stopped():
+    while low < high and not effort.spent():
         proof: Certificate | None = None
         if test.refute(target, complete=True):
             proof = test.certificate
-        elif not test.stopped():
+        elif not effort.spent():
             dual = KnapsackDual(grid, target, test.weights, test.count_weights)
             proof = attempt(dual) if dual.affordable else None
         if proof is not None:
             certificate, low = proof, target + 1
             target = min(target + step, high - 1) if high == upper else (low + high) // 2
             step *= 2
-        elif test.stopped():
+        elif effort.spent():
             break
         else:
             high = target
@@ -280,9 +302,7 @@ def _climb(
     return DeadlineBound(bound, certificate, low, grid, test.weights / total, test.count_weights / total)
 
 
-def _generate_columns(
-    dual: KnapsackDual, known: set[tuple[int, bytes]], should_stop: Stop | None
-) -> Certificate | None:
+def _generate_columns(dual: KnapsackDual, known: set[tuple[int, bytes]], effort: Effort) -> Certificate | None:
     """Minimise the share of jobs that no convex mix of configurations covers; its duals are the best prices.
 
     ``known`` keeps configurations between deadlines: one that fits a deadline fits every later one.
@@ -297,7 +317,7 @@ def _generate_columns(
                 known.add(key)
                 fresh.append((i, jobs))
 
-    prices, certificate = raise_prices(dual, iterations=150, should_stop=should_stop, seen=remember)
+    prices, certificate = raise_prices(dual, iterations=150, effort=effort, seen=remember)
     if certificate is not None:
         return certificate
     master = _Master(n, m)
@@ -307,15 +327,16 @@ def _generate_columns(
             master.add(i, jobs)
     scale = max(float(prices.max()), 1e-300)
     centre, best = prices / scale, -math.inf
-    while should_stop is None or not should_stop():
+    while not effort.spent():
         missing, duals = master.solve()
+        effort.cells -= _MASTER
         if missing <= 1e-7:
             return None
         # Prices between the best known and the master's own settle the oscillation of column generation.
         for smoothing in (0.7, 0.3, 0.0):
             trial = smoothing * centre + (1 - smoothing) * duals
             fresh.clear()
-            evaluated = dual.evaluate(trial, should_stop)
+            evaluated = dual.evaluate(trial, effort)
             if evaluated is None:
                 return None
             value, taken = evaluated
