@@ -73,7 +73,7 @@ class LatencyTasks(NamedTuple):
     send: Floats
     edges: Ints
     group: Ints
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a record
     room: float
 
 
@@ -126,7 +126,7 @@ class LatencyGraph(NamedTuple):
     send: Ints
     in_ptr: Ints
     in_net: Ints
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a record
     unit: float
     member: Ints
     home: Ints
@@ -420,7 +420,7 @@ def _arrays(
     leave = np.full(n, NEVER)
     for a, b in pairs.tolist():
         leave[a] = min(int(leave[a]), toward.get((a, b), (0, 0))[1])
-    nets_of = [[] for _ in range(n)]
+    nets_of: list[list[int]] = [[] for _ in range(n)]
     for k, (source, pins, _) in enumerate(outputs):
         for v in pins if source < 0 else (source, *pins):
             nets_of[v].append(k)
