@@ -382,7 +382,7 @@ class TestSolve:
             (lambda c: (c.report_plan(plan(2)), c.cancel()), [], "feasible", 130),
             (lambda c: c.cancel(), [], "unknown", 130),
         ],
-        ids=str,
+        ids=lambda value: "act" if callable(value) else str(value),
     )
     @pytest.mark.parametrize("as_json", [True, False], ids=["json", "people"])
     def test_exit_codes(self, action, more, status, code, as_json):
