@@ -37,7 +37,7 @@ from hetopt.algorithms.frontier_pricing import best_set, most_profit
 from hetopt.algorithms.maxload_bounds import balance
 from hetopt.algorithms.stagegraph import StageGraph
 
-__all__ = ["Prices", "Refutation", "Refuter", "balance_certificate"]
+__all__ = ["Prices", "Refutation", "Refuter", "balance_certificate", "certificate_of"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -166,8 +166,12 @@ class Refuter:
         self.columns.append((t, members, load))
         return True
 
-    def refute(self, limit: float, should_stop: Callable[[], bool] = lambda: False) -> Refutation:
+    def refute(
+        self, limit: float, should_stop: Callable[[], bool] = lambda: False, most_rounds: int = 1 << 60
+    ) -> Refutation:
         """Look for prices that prove that no plan has a largest load of at most ``limit``.
+
+        Gives up after ``most_rounds`` linear programs; what was learnt is kept for another attempt.
 
         Complexity: each round is a linear program of n rows and ``2 + 8`` sweeps a type.
         """
@@ -176,7 +180,7 @@ class Refuter:
             return Refutation(self._certificate(limit, self.center), False, 0)
         master = _Master(self, limit)
         rounds = 0
-        while not should_stop():
+        while rounds < most_rounds and not should_stop():
             missing, prices = master.solve()
             rounds += 1
             if missing <= _EMPTY * self.graph.n:
