@@ -15,8 +15,9 @@ from hetopt.control import Control
 from hetopt.formulation import Method, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 
-__all__ = ["LST", "Greedy", "Ladder"]
+__all__ = ["LST", "MANY_JOBS", "Greedy", "Ladder"]
 
+MANY_JOBS = 20_000  # beyond it, what is quadratic in the jobs or needs large linear programs is left out
 CONFIGURATION_JOBS = 200  # up to here column generation over configurations ends in reasonable time
 
 
@@ -38,11 +39,13 @@ class Greedy(Method):
 
         jobs = jobs_of(instance)
         limits = {"memory": jobs.memory, "capacity": jobs.capacity} if np.isfinite(jobs.capacity).any() else {}
-        rules = (lists.mct, lists.met, lists.olb, lists.max_regret, lists.min_min, lists.sufferage, lists.max_min)
-        for rule in rules:
+        quick = (lists.mct, lists.met, lists.olb, lists.max_regret)
+        thorough = (lists.min_min, lists.sufferage, lists.max_min)  # the last two take time quadratic in the jobs
+        for rule in (*quick, *thorough[: 3 if len(jobs.count) <= MANY_JOBS else 1]):
             if control.should_stop():
                 return Outcome("limit", "time")
-            plan = rule(jobs.time, ready=jobs.ready, **limits)
+            stop = {"should_stop": control.should_stop} if rule in thorough else {}
+            plan = rule(jobs.time, ready=jobs.ready, **limits, **stop)
             if (plan >= 0).all():
                 control.report_plan(jobs.solution(plan))
         return Outcome()

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import Jobs, job_names, jobs_of, shortfalls, time_unit
-from formulations.assignment._makespan_methods import LST, Greedy, Ladder
+from formulations.assignment._makespan_methods import LST, MANY_JOBS, Greedy, Ladder
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
@@ -275,6 +275,12 @@ class Makespan(Problem):
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """Rounding and list rules at once, the proof ladder where it pays, CP-SAT from the best plan."""
+        if instance.n_tasks > MANY_JOBS:
+            steps: Sequence[Step] = (
+                Step("greedy", "list rules cost little even with many jobs", share=0.4),
+                Step("ladder", "bounds that need no search, with stored proofs"),
+            )
+            return [step for step in steps if self.method(step.method).fits(instance, question) is None]
         steps = (
             Step("lst", "plan and bound at once", share=0.3),
             Step("greedy", "list rules cost nothing", share=0.1),
