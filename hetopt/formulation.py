@@ -325,14 +325,15 @@ class Method(ABC):
     title
         A line that says what it is, with source or guarantee.
     kind
-        ``exact``; ``relaxation`` (bound only); ``approximation`` (plan and bound, proven factor); ``heuristic`` (plan).
+        ``exact``; ``relaxation`` (bound only); ``approximation`` (plan and bound, proven factor); ``search`` (plan and bound
+        in turns, no factor); ``heuristic`` (plan).
     engine
         What runs it: ``linear``, ``cp``, ``convex`` or ``algorithm``.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    kind: ClassVar[Literal["exact", "relaxation", "approximation", "heuristic"]]
+    kind: ClassVar[Literal["exact", "relaxation", "approximation", "search", "heuristic"]]
     engine: ClassVar[Literal["linear", "cp", "convex", "algorithm"]] = "algorithm"
 
     @property

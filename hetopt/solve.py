@@ -300,7 +300,7 @@ class _Run:
         self.tell_rejected(before)
         self.messages += [note for note in outcome.notes if note not in self.messages]
         self.statistics.update({step.method: dict(outcome.statistics)} if outcome.statistics else {})
-        if outcome.reason == "infeasible" and method.kind == "heuristic":
+        if outcome.reason == "infeasible" and method.kind in ("search", "heuristic"):
             return "finished", replace(outcome, reason="finished")  # a heuristic proves nothing
         return outcome.reason, outcome
 

@@ -152,7 +152,7 @@ class TestMethods:
         if why_not is not None:
             pytest.skip(why_not)
         assert chosen.size(instance, question) >= 0
-        limit = 0.3 if chosen.kind == "heuristic" else None  # searches that go on as long as they may
+        limit = 0.3 if chosen.kind in ("search", "heuristic") else None  # searches that go on as long as they may
         result = hetopt.solve(instance, objective=name, method=method, time_limit=limit)
         check_result(result, name, seed)
         optimum, _ = best(name, seed)
@@ -548,7 +548,7 @@ class TestWords:
         for method in one.methods:
             assert method.title
             assert "\n" not in method.title
-            assert method.kind in ("exact", "relaxation", "approximation", "heuristic")
+            assert method.kind in ("exact", "relaxation", "approximation", "search", "heuristic")
             assert method.name == method.name.lower()
             assert method.name != "auto"
         for option in one.options:
@@ -574,7 +574,7 @@ for one in problems():
         instance = one.sample(seed)
         question = one.question(instance)
         for method in one.methods:
-            if method.fits(instance, question) is None and (seed == 0 or method.kind != "heuristic"):
+            if method.fits(instance, question) is None and (seed == 0 or method.kind not in ("search", "heuristic")):
                 r = hetopt.solve(instance, objective=one.name, method=method.name, seed=3)
                 plan = None if r.solution is None else r.solution.to_json(instance)
                 told[f"{one.name} {method.name} {seed}"] = [plan, r.objective, r.bound, r.status, r.certificate]

@@ -79,6 +79,48 @@ class LST(Method):
         return Outcome() if answer.complete else Outcome("limit", "time")
 
 
+class Climb(Method):
+    """Search and bounds in turns: annealing that re-optimises groups of machines, and the ladder's certificates."""
+
+    name = "climb"
+    title = "annealing over groups of machines and the ladder of bounds in turns; bounds replayed"
+    kind = "search"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """It knows no memory and no task limits."""
+        return "it does not cover memory and task limits" if jobs_of(instance).constrained else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Until the gap asked for is met or the time is up; without a limit, three rotations through its settings."""
+        from hetopt.algorithms.makespan_search import climb
+        from hetopt.solvers.quiet import quiet
+
+        jobs = jobs_of(instance)
+
+        def report(
+            plan: Any = None, value: Any = None, bound: Any = None, certificate: dict[str, Any] | None = None
+        ) -> None:
+            if plan is not None:
+                control.report_plan(jobs.solution(plan))
+            if bound is not None and certificate is not None:
+                rounded = question.problem.round_bound(instance, question, float(bound), slack=0.0)
+                control.report_bound(rounded, "replayed", dict(certificate))
+
+        endless = math.isinf(control.remaining)
+        with quiet():
+            climb(
+                jobs.time,
+                ready=jobs.ready,
+                should_stop=control.should_stop,
+                seed=control.seed,
+                report=report,
+                target_gap=control.relative_gap,
+                threads=1,
+                rotations=3 if endless else None,
+            )
+        return Outcome() if endless or control.closed else Outcome("limit", "time")
+
+
 class Ladder(Method):
     """Bounds of growing strength: linear program, cardinality cuts, Lagrangian knapsacks, configurations.
 

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import Jobs, job_names, jobs_of, shortfalls, time_unit
-from formulations.assignment._makespan_methods import LST, MANY_JOBS, Greedy, Ladder
+from formulations.assignment._makespan_methods import LST, Climb, Greedy, Ladder
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
@@ -216,7 +216,7 @@ class Makespan(Problem):
     objectives = ("makespan",)
     title = "last job done as early as possible on unrelated machines (R||Cmax)"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
-    methods = (MILP(), CPSAT(), LP(), LST(), Ladder(), Greedy())
+    methods = (MILP(), CPSAT(), LP(), Climb(), LST(), Ladder(), Greedy())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest finish of a device that has a job: available_from plus the load."""
@@ -274,19 +274,19 @@ class Makespan(Problem):
         return Instance.build(devices, jobs, question={"objective": self.name})
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """Rounding and list rules at once, the proof ladder where it pays, CP-SAT from the best plan."""
-        if instance.n_tasks > MANY_JOBS:
-            steps: Sequence[Step] = (
-                Step("greedy", "list rules cost little even with many jobs", share=0.4),
-                Step("ladder", "bounds that need no search, with stored proofs"),
-            )
-            return [step for step in steps if self.method(step.method).fits(instance, question) is None]
-        steps = (
-            Step("lst", "plan and bound at once", share=0.3),
-            Step("greedy", "list rules cost nothing", share=0.1),
-            Step("ladder", "bounds that need no search, with stored proofs", share=0.4),
+        """List rules, then search and bounds in turns (the ladder alone where memory or task limits bind), then CP-SAT."""
+        small = instance.n_tasks * instance.n_devices <= 1000
+        limited = jobs_of(instance).constrained
+        steps: Sequence[Step] = (
+            Step("greedy", "list rules cost nothing", share=0.2 if limited else 0.05),
+            Step("ladder", "bounds that need no search, with stored proofs", share=0.3 if limited else 0.0),
+            Step("climb", "search and bounds in turns, with stored proofs", share=0.4 if small else 1.0),
             Step("cpsat", "exact, starts from the best plan so far"),
         )
+        if not limited:
+            steps = [step for step in steps if step.method != "ladder"]
+        if instance.n_tasks * instance.n_devices > 1_000_000:
+            steps = [step for step in steps if step.method != "cpsat"]
         return [step for step in steps if self.method(step.method).fits(instance, question) is None]
 
 

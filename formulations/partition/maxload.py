@@ -139,6 +139,57 @@ class MinCut(Method):
         return Outcome()
 
 
+class Exchange(Method):
+    """Search for any sets of classes, and column generation for the proof, in turns."""
+
+    name = "exchange"
+    title = "annealing and column generation in turns, for any sets of tasks; bounds replayed"
+    kind = "search"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Without contiguity, both passes together."""
+        if question["contiguous"] != "none":
+            return "it answers contiguous=none only"
+        return "it knows the sum of passes only" if question["passes"] == "max" else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Until value and bound meet, the time is up, or nothing moves any more."""
+        from hetopt.algorithms.maxload_noncontiguous import solve_noncontiguous
+        from hetopt.solvers.quiet import quiet
+
+        pipeline = pipeline_of(instance, "none")
+        start = None
+        if control.plan is not None and control.plan.placement is not None:
+            start = pipeline.classes(control.plan)
+
+        def better(value: float, device: np.ndarray[Any, Any]) -> None:
+            control.report_plan(pipeline.solution(device))
+
+        with quiet():
+            answer = solve_noncontiguous(
+                pipeline.graph,
+                start=start,
+                should_stop=lambda: control.cancelled.is_set() or control.remaining <= 0,
+                report=better,
+                seed=control.seed,
+            )
+        if answer.device is not None:
+            better(answer.value, answer.device)
+        if answer.certificate is not None:
+            certificate = {"kind": "maxload", "claim": dict(answer.certificate)}
+            control.report_bound(_replay_maxload(instance, certificate), "replayed", certificate)
+        return Outcome("limit", "time") if control.remaining <= 0 else Outcome()
+
+
+def _replay_maxload(instance: Instance, certificate: Mapping[str, Any]) -> float:
+    from hetopt.verify.maxload_certificates import replay
+
+    claim = certificate.get("claim")
+    if not isinstance(claim, Mapping):
+        raise ValueError("the max-load certificate has no claim")
+    return replay(pipeline_of(instance, "none").graph, claim)
+
+
 def _chain_of_ideals(instance: Instance, question: Question, control: Control, *, bounds: bool) -> Outcome:
     from hetopt.algorithms.maxload_dp import solve_contiguous
 
@@ -219,6 +270,7 @@ class MaxLoad(Problem):
         Balance(),
         MinCut(),
         Contiguous(),
+        Exchange(),
     )
 
     def fits(self, instance: Instance) -> str | None:
@@ -285,13 +337,20 @@ class MaxLoad(Problem):
                 if question["passes"] == "max"
                 else (Step("min-cut", "a stronger bound where transfers are dear", share=0.3),)
             ),
-            Step("cpsat", "exact, starts from the contiguous plan"),
+            *(
+                (Step("exchange", "search and column generation in turns, with stored proofs", share=0.8),)
+                if question["contiguous"] == "none" and question["passes"] == "sum"
+                else ()
+            ),
+            Step("cpsat", "exact, starts from the best plan so far"),
         )
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays balance prices and linear duals."""
         if certificate.get("kind") == "balance":
             return _replay_balance(instance, certificate)
+        if certificate.get("kind") == "maxload":
+            return _replay_maxload(instance, certificate)
         return super().replay(instance, question, certificate)
 
     def sample(self, seed: int) -> Instance:
