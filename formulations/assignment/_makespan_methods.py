@@ -44,7 +44,7 @@ class Greedy(Method):
         for rule in (*quick, *thorough[: 3 if len(jobs.count) <= MANY_JOBS else 1]):
             if control.should_stop():
                 return Outcome("limit", "time")
-            stop = {"should_stop": control.should_stop} if rule in thorough else {}
+            stop: dict[str, Any] = {"should_stop": control.should_stop} if rule in thorough else {}
             plan = rule(jobs.time, ready=jobs.ready, **limits, **stop)
             if (plan >= 0).all():
                 control.report_plan(jobs.solution(plan))

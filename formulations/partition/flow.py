@@ -165,7 +165,6 @@ class Blocks(Method):
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Build at rates between the best plan and the bound."""
         from hetopt.algorithms.serving_baselines import baselines
-        from hetopt.algorithms.serving_bound import area_bound
         from hetopt.algorithms.serving_construct import Candidate, build
         from hetopt.algorithms.serving_flow import plan_value
         from hetopt.solvers.quiet import quiet
@@ -181,7 +180,7 @@ class Blocks(Method):
                 control.report_plan(_solution(network, found.start, found.hold))
 
         report(best)
-        high = control.bound if control.bound is not None else area_bound(network)
+        high = control.bound if control.bound is not None else float(network.throughput.max(axis=1).sum())
         with quiet():
             report(
                 build(
