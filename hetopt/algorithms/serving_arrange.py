@@ -33,38 +33,44 @@ _SLACK = 1 - 1e-9
 def arrange(
     network: ServingNetwork,
     program: ChainProgram,
-    parts: list[Part],
+    walks: list[list[Part]],
     *,
     seed: int,
     effort: float,
     workers: int = 1,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Ints, Ints] | None:
-    """An order and nodes for the parts.
+    """An order for the parts of each walk, and nodes for all.
 
     Returns
     -------
     tuple or None
         Start and hold of every node (hold 0 where left out); None when there is no arrangement or none was found.
     """
-    return _Arrangement(network, program, parts).solve(seed, effort, workers, should_stop)
+    return _Arrangement(network, program, walks).solve(seed, effort, workers, should_stop)
 
 
 class _Arrangement:
-    def __init__(self, network: ServingNetwork, program: ChainProgram, parts: list[Part]) -> None:
+    def __init__(self, network: ServingNetwork, program: ChainProgram, walks: list[list[Part]]) -> None:
         from ortools.sat.python import cp_model
 
-        self.network, self.program, self.parts = network, program, parts
+        self.network, self.program = network, program
+        self.parts = parts = [part for walk in walks for part in walk]
         self.model = cp_model.CpModel()
         self.slots = [(b, s) for b, part in enumerate(parts) for s in part.slots]
         self.of_part = [[i for i, (b, _) in enumerate(self.slots) if b == part] for part in range(len(parts))]
         self.capacity = self._capacities()
+        self._forbidden: dict[object, list[tuple[int, ...]]] = {}
         self._places()
         for b, part in enumerate(parts):
             if part.first[0] == part.last[0]:  # the hand-over inside a gateway is settled
                 for layer in range(1, part.layers):
                     self._join(self._ending(b, layer), self._starting(b, layer), None)
-        self._circuit()
+        self.arcs: list[list[tuple[int, int, Any]]] = []
+        first = 0
+        for walk in walks:
+            self.arcs.append(self._circuit(range(first, first + len(walk))))
+            first += len(walk)
 
     def _capacities(self) -> Floats:
         """(places, places) what a link between nodes of two places carries; 0 inside a place of one node."""
@@ -112,63 +118,61 @@ class _Arrangement:
         give = np.array([self.slots[i][1].flow for i in ending])
         take = np.array([self.slots[i][1].flow for i in starting])
         unless = [] if literal is None else [~literal]
-        if np.prod([len(self.options[i]) for i in both]) > _COMBINATIONS:
+        if len(both) == 2 or np.prod([len(self.options[i]) for i in both]) > _COMBINATIONS:
             return self._join_pairs(ending, starting, give, take, unless)
-        possible = False
-        for places in product(*(self.options[i] for i in both)):
-            link = self.capacity[np.ix_(places[: len(ending)], places[len(ending) :])]
-            if transport(give, take, link) >= give.sum() * _SLACK:
-                possible = True
-            else:
-                self.model.add_bool_or([*(~self.at[i, p] for i, p in zip(both, places, strict=True)), *unless])
-        return possible
+        key = (tuple(tuple(self.options[i]) for i in both), give.tobytes(), take.tobytes())
+        if key not in self._forbidden:
+            self._forbidden[key] = [
+                places
+                for places in product(*(self.options[i] for i in both))
+                if transport(give, take, self.capacity[np.ix_(places[: len(ending)], places[len(ending) :])])
+                < give.sum() * _SLACK
+            ]
+        for places in self._forbidden[key]:
+            self.model.add_bool_or([*(~self.at[i, p] for i, p in zip(both, places, strict=True)), *unless])
+        return bool(len(self._forbidden[key]) < np.prod([len(self.options[i]) for i in both]))
 
     def _join_pairs(
         self, ending: list[int], starting: list[int], give: Floats, take: Floats, unless: list[Any]
     ) -> bool:
         """The same with one fixed way to split the flows (north-west corner): each pair that shares flow must be linked."""
         give, take = give.copy(), take.copy()
+        clauses = []
         i = j = 0
         while i < len(give) and j < len(take):
             flow = min(give[i], take[j])
             s, t = ending[i], starting[j]
-            bad = [(p, q) for p in self.options[s] for q in self.options[t] if self.capacity[p, q] < flow * _SLACK]
-            if len(bad) == len(self.options[s]) * len(self.options[t]):
+            carries = self.capacity[np.ix_(self.options[s], self.options[t])] >= flow * _SLACK
+            if not carries.any():
                 return False
-            for p, q in bad:
-                self.model.add_bool_or([~self.at[s, p], ~self.at[t, q], *unless])
+            for p, row in zip(self.options[s], carries, strict=True):
+                if not row.all():
+                    onward = [self.at[t, q] for q, good in zip(self.options[t], row, strict=True) if good]
+                    clauses.append([~self.at[s, p], *onward, *unless])
+            last = give[i] <= take[j], take[j] <= give[i]
             give[i] -= flow
             take[j] -= flow
-            i, j = i + (give[i] <= take[j]), j + (take[j] < give[i] or give[i] == take[j])
+            i, j = i + last[0], j + last[1]
+        for clause in clauses:
+            self.model.add_bool_or(clause)
         return True
 
-    def _circuit(self) -> None:
-        """Every part once, on ``copies`` rounds through the outside (node 0), each L layers long."""
-        copies, layers = self.program.copies, self.network.layers
-        model = self.model
-        self.arcs: list[tuple[int, int, Any]] = []
-        position = [model.new_int_var(0, layers, "") for _ in self.parts] if copies > 1 else []
-        for b, part in enumerate(self.parts):
-            for d, other in enumerate(self.parts):
-                if b == d or part.last[0] != other.first[0]:
+    def _circuit(self, which: range) -> list[tuple[int, int, Any]]:
+        """Arcs of one round through the outside (node 0) and every part of a walk (node b + 1)."""
+        arcs = []
+        for b in which:
+            for d in which:
+                if b == d or self.parts[b].last[0] != self.parts[d].first[0]:
                     continue
-                literal = model.new_bool_var("")
-                if self._join(self._ending(b, part.layers), self._starting(d, 0), literal):
-                    self.arcs.append((b + 1, d + 1, literal))
-                    if copies > 1:
-                        model.add(position[d] == position[b] + part.layers).only_enforce_if(literal)
-            enter, leave = model.new_bool_var(""), model.new_bool_var("")
-            self.arcs += [(0, b + 1, enter), (b + 1, 0, leave)]
+                literal = self.model.new_bool_var("")
+                if self._join(self._ending(b, self.parts[b].layers), self._starting(d, 0), literal):
+                    arcs.append((b + 1, d + 1, literal))
+            enter, leave = self.model.new_bool_var(""), self.model.new_bool_var("")
+            arcs += [(0, b + 1, enter), (b + 1, 0, leave)]
             self._touch(self._starting(b, 0), self.network.source, enter)
-            self._touch(self._ending(b, part.layers), self.network.sink, leave)
-            if copies > 1:
-                model.add(position[b] == 0).only_enforce_if(enter)
-                model.add(position[b] + part.layers >= layers).only_enforce_if(leave)
-        if copies > 1:
-            model.add_multiple_circuit(self.arcs)
-            model.add(sum(v for a, _, v in self.arcs if a == 0) == copies)
-        else:
-            model.add_circuit(self.arcs)
+            self._touch(self._ending(b, self.parts[b].layers), self.network.sink, leave)
+        self.model.add_circuit(arcs)
+        return arcs
 
     def _touch(self, slots: list[int], outside: Floats, literal: Any) -> None:
         """While ``literal`` holds, these slots need nodes whose link to the outside carries their flow."""
@@ -185,12 +189,12 @@ class _Arrangement:
         answer = solve_model(self.model, seed=seed, effort=effort, workers=workers, should_stop=should_stop)
         if not answer.found:
             return None
-        following = {a: b for a, b, v in self.arcs if a > 0 and answer.value(v)}
         node = self._nodes(answer.value)
         start = np.zeros(self.network.n, dtype=np.int64)
         hold = np.zeros(self.network.n, dtype=np.int64)
-        for first in [b for a, b, v in self.arcs if a == 0 and answer.value(v)]:
-            walk, b = [], first
+        for arcs in self.arcs:
+            following = {a: b for a, b, v in arcs if answer.value(v)}
+            walk, b = [], following[0]
             while b:
                 walk.append(b - 1)
                 b = following[b]

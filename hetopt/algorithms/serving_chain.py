@@ -15,7 +15,7 @@ picks nodes. Heuristic: states are a coarse picture of the links, and only block
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ State = tuple[int, int]
 _PENALTY = 1000.0
 _ROUNDS = 60
 _CUTS = 8
+_POOL = 2500
 
 
 class Slot(NamedTuple):
@@ -133,6 +134,8 @@ class ChainProgram:
             self._column(0.0, [self._begin[state], int(rows[-2])], [1.0, 1.0])
         for state in self.closing:
             self._column(0.0, [self._finish[state], int(rows[-1])], [-1.0, 1.0])
+        self._first_part = highs.getNumCol()
+        self._loss = np.zeros(0)
 
     def _column(self, cost: float, rows: list[int], values: list[float]) -> None:
         self._highs.addCol(cost, 0.0, self._highs.inf, len(rows), np.array(rows, dtype=np.int32), np.array(values))
@@ -141,7 +144,7 @@ class ChainProgram:
         """Blocks until none improves the linear program; the layers it covers (``-inf`` when stopped before)."""
         price, value = np.ones(len(self.nodes)), -np.inf
         dual = np.zeros(self._highs.getNumRow())
-        for _ in range(_ROUNDS):
+        for turn in range(_ROUNDS):
             fresh = 0
             for cluster in range(int(self.view.cluster.max()) + 1):
                 if should_stop():
@@ -153,13 +156,15 @@ class ChainProgram:
                 )
                 for cost, block in table.blocks():
                     part = self._from_block(cluster, here, block)
-                    if block.layers - cost + dual[self._begin[part.first]] - dual[self._finish[part.last]] > 1e-6:
+                    gain = block.layers - cost + dual[self._begin[part.first]] - dual[self._finish[part.last]]
+                    if turn == 0 or gain > 1e-6:
                         fresh += self._add(part)
             self._highs.run()
             value = float(self._highs.getInfo().objective_function_value)
+            dual = np.array(self._highs.getSolution().row_dual)
+            self._loss = -np.array(self._highs.getSolution().col_dual)[self._first_part :]
             if fresh == 0:
                 break
-            dual = np.array(self._highs.getSolution().row_dual)
             price = np.maximum(dual[: len(self.nodes)], 1e-4)
         return value
 
@@ -203,7 +208,34 @@ class ChainProgram:
         self._column(float(part.layers), rows, [*used[classes].astype(float).tolist(), -1.0, 1.0])
         return True
 
-    def _touches(self, part: Part, side: int) -> bool:
+    def choose(
+        self, *, seed: int, effort: float, workers: int = 1, should_stop: Callable[[], bool] = lambda: False
+    ) -> list[list[Part]] | None:
+        """Parts for ``copies`` walks that cover L layers or more each, or None when CP-SAT finds none within its effort.
+
+        Call :meth:`generate` first. Only the parts that the linear program likes best are looked at.
+        """
+        from ortools.sat.python import cp_model
+
+        likely = np.argsort(self._loss, kind="stable")  # layers lost by using a part, in the linear program's eyes
+        pool = [i for i in likely.tolist() if (self._used[i] <= self.nodes).all()][: _POOL // self.copies]
+        model = cp_model.CpModel()
+        walks = [_Walk(self, model, pool) for _ in range(self.copies)]
+        chosen = [(self.parts[i], self._used[i], v) for walk in walks for i, v in zip(pool, walk.z, strict=True)]
+        for c in range(len(self.nodes)):
+            model.add(sum(int(u[c]) * v for _, u, v in chosen if u[c]) <= int(self.nodes[c]))
+        for i in range(len(self.of_node)):
+            model.add(sum(v for p, _, v in chosen if any(s.node == i for s in p.slots)) <= 1)
+        model.maximize(sum(walk.covered for walk in walks))
+        for _ in range(_CUTS):
+            answer = solve_model(model, seed=seed, effort=effort, workers=workers, should_stop=should_stop)
+            if not answer.found or any(answer.value(walk.covered) < self.layers for walk in walks):
+                return None
+            if not [w for w in walks if w.forbid_round_trips(answer.value)]:
+                return [walk.picked(answer.value) for walk in walks]
+        return None
+
+    def touches(self, part: Part, side: int) -> bool:
         """Have all nodes at the part's beginning (side 3) or end (side 4) a link to the outside?"""
         return all(
             self.classes[s.of_class, side]
@@ -211,58 +243,53 @@ class ChainProgram:
             if (s.start == 0 if side == 3 else s.start + s.keep == part.layers)
         )
 
-    def choose(
-        self, *, seed: int, effort: float, workers: int = 1, should_stop: Callable[[], bool] = lambda: False
-    ) -> list[Part] | None:
-        """Whole parts that cover ``copies * L`` layers or more, or None when CP-SAT finds none within its effort."""
-        from ortools.sat.python import cp_model
 
-        pool = [(p, u) for p, u in zip(self.parts, self._used, strict=True) if (u <= self.nodes).all()]
-        model = cp_model.CpModel()
-        z = []
-        for part, used in pool:
+class _Walk:
+    """Variables and constraints (2) of one walk in the whole-number program."""
+
+    def __init__(self, program: ChainProgram, model: Any, pool: list[int]) -> None:
+        self.model = model
+        self.parts = [program.parts[i] for i in pool]
+        self.most = int(program.nodes.sum())
+        self.z = []
+        for i, part in zip(pool, self.parts, strict=True):
+            used = program._used[i]
             settled = any(s.node >= 0 for s in part.slots)
-            most = 1 if settled else int(min(self.nodes[c] // used[c] for c in np.flatnonzero(used)))
-            z.append(model.new_int_var(0, most, ""))
-        chosen = list(zip(pool, z, strict=True))
-        for c in range(len(self.nodes)):
-            model.add(sum(int(u[c]) * v for (_, u), v in chosen if u[c]) <= int(self.nodes[c]))
-        for i in range(len(self.of_node)):
-            model.add(sum(v for (p, _), v in chosen if any(s.node == i for s in p.slots)) <= 1)
-        most = int(self.nodes.sum())
-        joint = {j: model.new_int_var(0, most, "") for j in self.joints}
-        begin = {s: model.new_int_var(0, self.copies, "") for s in self.opening}
-        finish = {s: model.new_int_var(0, self.copies, "") for s in self.closing}
-        model.add(sum(begin.values()) == self.copies)
-        model.add(sum(finish.values()) == self.copies)
-        for s in self.states:
-            starting = sum(v for (p, _), v in chosen if p.first == s)
-            model.add(sum(v for (_, b), v in joint.items() if b == s) + begin.get(s, 0) == starting)
-            ending = sum(v for (p, _), v in chosen if p.last == s)
-            model.add(sum(v for (e, _), v in joint.items() if e == s) + finish.get(s, 0) == ending)
-            if s in begin:
-                model.add(begin[s] <= sum(v for (p, _), v in chosen if p.first == s and self._touches(p, 3)))
+            most = 1 if settled else int(min(program.nodes[c] // used[c] for c in np.flatnonzero(used)))
+            self.z.append(model.new_int_var(0, most, ""))
+        both = list(zip(self.parts, self.z, strict=True))
+        self.joint = {j: model.new_int_var(0, self.most, "") for j in program.joints}
+        self.begin = {s: model.new_bool_var("") for s in program.opening}
+        finish = {s: model.new_bool_var("") for s in program.closing}
+        model.add_exactly_one(self.begin.values())
+        model.add_exactly_one(finish.values())
+        for s in program.states:
+            starting = sum(v for p, v in both if p.first == s)
+            model.add(sum(v for (_, b), v in self.joint.items() if b == s) + self.begin.get(s, 0) == starting)
+            ending = sum(v for p, v in both if p.last == s)
+            model.add(sum(v for (e, _), v in self.joint.items() if e == s) + finish.get(s, 0) == ending)
+            if s in self.begin:
+                model.add(self.begin[s] <= sum(v for p, v in both if p.first == s and program.touches(p, 3)))
             if s in finish:
-                model.add(finish[s] <= sum(v for (p, _), v in chosen if p.last == s and self._touches(p, 4)))
-        need = self.copies * self.layers
-        covered = model.new_int_var(0, need, "")
-        model.add(covered <= sum(p.layers * v for (p, _), v in chosen))
-        model.maximize(covered)
-        for _ in range(_CUTS):
-            answer = solve_model(model, seed=seed, effort=effort, workers=workers, should_stop=should_stop)
-            if not answer.found or answer.value(covered) < need:
-                return None
-            picked = [p for (p, _), v in chosen for _ in range(answer.value(v))]
-            arcs = [(p.first, p.last) for p in picked] + [j for j, v in joint.items() if answer.value(v)]
-            inside = _unreached([s for s, v in begin.items() if answer.value(v)], arcs)
-            if not inside:
-                return picked
-            # Round trips that no walk reaches: parts that begin inside need an entrance from outside.
-            entrances = [v for (p, _), v in chosen if p.first not in inside and p.last in inside]
-            entrances += [v for (e, b), v in joint.items() if e not in inside and b in inside]
-            entrances += [v for s, v in begin.items() if s in inside]
-            model.add(sum(v for (p, _), v in chosen if p.first in inside) <= most * sum(entrances))
-        return None
+                model.add(finish[s] <= sum(v for p, v in both if p.last == s and program.touches(p, 4)))
+        self.covered = model.new_int_var(0, program.layers, "")
+        model.add(self.covered <= sum(p.layers * v for p, v in both))
+
+    def picked(self, value: Callable[[Any], int]) -> list[Part]:
+        """The walk's parts, each as often as it is used."""
+        return [p for p, v in zip(self.parts, self.z, strict=True) for _ in range(value(v))]
+
+    def forbid_round_trips(self, value: Callable[[Any], int]) -> bool:
+        """Demand an entrance to round trips that the walk does not reach; False when there are none."""
+        arcs = [(p.first, p.last) for p in self.picked(value)] + [j for j, v in self.joint.items() if value(v)]
+        inside = _unreached([s for s, v in self.begin.items() if value(v)], arcs)
+        if inside:
+            both = list(zip(self.parts, self.z, strict=True))
+            entrances = [v for p, v in both if p.first not in inside and p.last in inside]
+            entrances += [v for (e, b), v in self.joint.items() if e not in inside and b in inside]
+            entrances += [v for s, v in self.begin.items() if s in inside]
+            self.model.add(sum(v for p, v in both if p.first in inside) <= self.most * sum(entrances))
+        return bool(inside)
 
 
 def _unreached(start: list[State], arcs: list[tuple[State, State]]) -> set[State]:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.algorithms.serving_arrange import arrange
-from hetopt.algorithms.serving_bound import LayerProgram, configuration_bound, equal_rates
+from hetopt.algorithms.serving_bound import configuration_bound
 from hetopt.algorithms.serving_chain import ChainProgram
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.algorithms.serving_program import LayerProgram, equal_rates
 from hetopt.algorithms.serving_view import look
 
 __all__ = ["Candidate", "build", "build_apart", "pipelines"]
@@ -96,11 +97,11 @@ def _at_rate(
         if should_stop():
             break
         shuffled = seed + attempt
-        parts = program.choose(seed=shuffled, effort=_EFFORT[0], workers=workers, should_stop=should_stop)
-        if parts is None:
+        walks = program.choose(seed=shuffled, effort=_EFFORT[0], workers=workers, should_stop=should_stop)
+        if walks is None:
             break
         plan = arrange(
-            network, program, parts, seed=shuffled, effort=_EFFORT[1], workers=workers, should_stop=should_stop
+            network, program, walks, seed=shuffled, effort=_EFFORT[1], workers=workers, should_stop=should_stop
         )
         if plan is None:
             continue
@@ -149,8 +150,8 @@ def build_apart(
     for g, nodes in nodes_of.items():
         part = network.restricted(nodes)
         usable = network.source[nodes].any() and network.sink[nodes].any()
-        found = configuration_bound(part, precision=1e-3, links=False, should_stop=should_stop) if usable else None
-        bound[g] = float(found["rate"]) if found else 0.0
+        found = configuration_bound(part, precision=1e-3, links=False, should_stop=should_stop)
+        bound[g] = float(found["rate"]) if usable else 0.0
         if should_stop():
             return best
     groupings = sorted(_partitions(list(range(number))), key=lambda p: (-sum(bound[g] for g in p), p))

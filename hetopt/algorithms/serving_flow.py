@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.serving_network import ServingNetwork
 
-__all__ = ["plan_value"]
+__all__ = ["flow_value", "plan_value"]
 
 Ints = NDArray[np.int64]
 
 
 @njit
-def _flow(layers, rate, link, source, sink, start, end, partial):  # type: ignore[no-untyped-def]
-    """Largest flow by shortest augmenting paths on a dense table; node i has entry 2i and exit 2i + 1."""
+def flow_value(layers, rate, link, source, sink, start, end, partial):  # type: ignore[no-untyped-def]
+    """Largest flow by shortest augmenting paths on a dense table; node i has entry 2i and exit 2i + 1.
+
+    Arguments are those of the nodes in use: ``rate`` at the layers they keep, links among them, ``end = start + hold``.
+    """
     n = len(rate)
     s, t = 2 * n, 2 * n + 1
     room = np.zeros((2 * n + 2, 2 * n + 2))
@@ -75,7 +78,7 @@ def plan_value(network: ServingNetwork, start: Ints, hold: Ints) -> float:
     if len(used) == 0:
         return 0.0
     return float(
-        _flow(
+        flow_value(
             network.layers,
             network.throughput[used, hold[used]],
             network.link[np.ix_(used, used)],

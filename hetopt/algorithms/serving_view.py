@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.algorithms.jit import njit
-from hetopt.algorithms.serving_bound import LayerProgram, equal_rates
 from hetopt.algorithms.serving_network import ServingNetwork, equal_nodes
+from hetopt.algorithms.serving_program import LayerProgram, equal_rates
 
 __all__ = ["Gateway", "View", "gateways", "look", "transport"]
 
@@ -66,14 +66,21 @@ class Gateway(NamedTuple):
     entry_flow: tuple[float, ...]
 
 
-def look(network: ServingNetwork, rate: float) -> View:
-    """The view at a rate. Two small linear programs and O(n^3) array work."""
+def look(network: ServingNetwork, rate: float, *, strict: bool = False) -> View:
+    """The view at a rate. Two small linear programs and O(n^3) array work.
+
+    Parameters
+    ----------
+    strict
+        Links of a cluster carry the whole rate, not only what the nodes at their ends would be asked for in the
+        layer-configuration program.
+    """
     group = equal_rates(network)
     program = LayerProgram(network, rate, group, links=False)
     program.solve(to_the_end=True)
     used = np.where(program.usage > 1e-6, program.throughput, 0.0).max(axis=1)
     asked = np.minimum(used, rate)[group]
-    asked[asked == 0.0] = rate
+    asked[(asked == 0.0) | strict] = rate
     good = (network.link > 0) & (network.link >= np.minimum(asked[:, None], asked[None, :]))
     cluster = _components(good | good.T)
     leaf = np.zeros(network.n, dtype=bool)
