@@ -47,6 +47,7 @@ def build(
     high: float,
     *,
     copies: int = 1,
+    strict: bool = False,
     seed: int = 0,
     workers: int = 1,
     should_stop: Callable[[], bool] = lambda: False,
@@ -62,6 +63,9 @@ def build(
         No plan has this value or more.
     copies
         Pipelines side by side.
+    strict
+        How clusters are told apart, see :func:`~hetopt.algorithms.serving_view.look`. Where that makes no clusters, or too
+        many, nothing is tried.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def build(
         if should_stop() or failed - best.value <= _GAP * high:
             break
         rate = max(failed - step * high, (failed + best.value) / 2)
-        found = _at_rate(network, rate, copies, seed, workers, should_stop)
+        found = _at_rate(network, rate, copies, strict, seed, workers, should_stop)
         if found is not None and found.value > best.value:
             best = found
             report(best)
@@ -85,10 +89,18 @@ def build(
 
 
 def _at_rate(
-    network: ServingNetwork, rate: float, copies: int, seed: int, workers: int, should_stop: Callable[[], bool]
+    network: ServingNetwork,
+    rate: float,
+    copies: int,
+    strict: bool,
+    seed: int,
+    workers: int,
+    should_stop: Callable[[], bool],
 ) -> Candidate | None:
     """A plan of about this rate, or the best one that came of the attempt."""
-    view = look(network, rate / copies)
+    view = look(network, rate / copies, strict=strict)
+    if strict and not 0 < view.cluster.max() < _MOST_CLUSTERS:
+        return None
     program = ChainProgram(network, view, copies=copies, top=300 if view.leaf.any() else 1000)
     if program.generate(should_stop=should_stop) < copies * network.layers * (1 - 1e-9):
         return None

@@ -16,10 +16,11 @@ _TICK = 0.05  # seconds between looks at the stop sign
 
 
 class SatAnswer(NamedTuple):
-    """How a run ended, and the value of a variable in its best solution (when there is one)."""
+    """How a run ended, the value of a variable in its best solution (when there is one), and the objective's bound."""
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     value: Callable[[Any], int]
+    bound: float
 
     @property
     def found(self) -> bool:
@@ -77,4 +78,6 @@ def solve_model(
         cp_model.FEASIBLE: "feasible",
         cp_model.INFEASIBLE: "infeasible",
     }
-    return SatAnswer(words.get(status, "unknown"), lambda variable: int(solver.value(variable)))
+    return SatAnswer(
+        words.get(status, "unknown"), lambda variable: int(solver.value(variable)), solver.best_objective_bound
+    )

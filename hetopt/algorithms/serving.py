@@ -1,0 +1,226 @@
+"""Solve a serving question: the largest flow through nodes that hold intervals of layers, with a bound.
+
+:func:`solve_serving` puts the pieces together: placement rules and climbing for a first plan, the layer-configuration bound,
+chains of blocks and gateways at rising rates, clusters apart, and an exact model where the network is small. It chooses
+clusters, hubs and structures by itself. Every plan is evaluated again by :func:`hetopt.verify.serving.max_flow` and every
+certificate replayed before it is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.algorithms.serving_baselines import baselines
+from hetopt.algorithms.serving_bound import area_bound, configuration_bound, refute
+from hetopt.algorithms.serving_climb import climb
+from hetopt.algorithms.serving_construct import Candidate, build, build_apart, pipelines
+from hetopt.algorithms.serving_exact import options, solve_small
+from hetopt.algorithms.serving_flow import plan_value
+from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.algorithms.serving_view import look
+from hetopt.verify.serving import max_flow
+from hetopt.verify.serving_bound import check_bound
+
+__all__ = ["ServingAnswer", "solve_serving"]
+
+Ints = NDArray[np.int64]
+Report = Callable[[float, Ints, Ints], None]
+
+_CLOSE = 1e-6  # relative gap that counts as none
+_SMALL = 1500  # intervals up to which the exact model is tried
+_STARTS = 3  # placement rules to climb from
+
+
+class ServingAnswer(NamedTuple):
+    """A plan, its value, and a bound.
+
+    Attributes
+    ----------
+    start, hold
+        (n,) first layer and number of layers of each node; hold 0 where it is left out.
+    value
+        Largest flow of the plan, exact up to the last rounding.
+    bound
+        No plan has a larger value.
+    certificate
+        What :func:`hetopt.verify.serving_bound.check_bound` replays; it proves ``bound`` when ``proof`` is ``"replayed"``, and
+        else a weaker one.
+    proof
+        ``"replayed"``, or ``"solver"``: the bound is CP-SAT's word.
+    """
+
+    start: Ints
+    hold: Ints
+    value: float
+    bound: float
+    certificate: dict[str, Any]
+    proof: Literal["replayed", "solver"]
+
+    @property
+    def gap(self) -> float:
+        """(bound - value) / value; inf for a value of 0 below the bound."""
+        if self.bound <= self.value:
+            return 0.0
+        return (self.bound - self.value) / self.value if self.value > 0 else float("inf")
+
+
+def solve_serving(
+    network: ServingNetwork,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    report: Report = lambda value, start, hold: None,
+    seed: int = 0,
+    workers: int = 1,
+) -> ServingAnswer:
+    """Find a plan of large value, and prove how much larger any could be.
+
+    Parameters
+    ----------
+    should_stop
+        Asked several times a second; once it says yes the best plan and bound so far are returned.
+    report
+        Called with value, start and hold of every better plan.
+    seed
+        Of CP-SAT's random choices.
+    workers
+        CP-SAT threads; answers are the same from run to run only with one.
+
+    Returns
+    -------
+    ServingAnswer
+        Never worse than the plans of :func:`~hetopt.algorithms.serving_baselines.baselines`. Ends by itself when value and
+        bound meet or the methods are through; minutes for 60 nodes if nothing stops it.
+    """
+    search = _Search(network, should_stop, report, seed, workers)
+    search.first_plans()
+    search.first_bound()
+    for step in (search.chains, search.exact, search.apart, search.pipelines, search.climb):
+        if search.closed() or should_stop():
+            break
+        step()
+    return search.answer()
+
+
+class _Search:
+    """The best plan and bound so far, and the steps that improve them."""
+
+    def __init__(
+        self,
+        network: ServingNetwork,
+        should_stop: Callable[[], bool],
+        report: Report,
+        seed: int,
+        workers: int,
+    ) -> None:
+        self.network, self.should_stop, self.seed, self.workers = network, should_stop, seed, workers
+        self._report = report
+        nothing = np.zeros(network.n, dtype=np.int64)
+        self.best = Candidate(0.0, nothing, nothing)
+        self.certificate = area_bound(network)
+        self.bound = float(self.certificate["rate"])
+        self.proof: Literal["replayed", "solver"] = "replayed"
+
+    def closed(self) -> bool:
+        """Do value and bound meet?"""
+        return self.bound <= self.best.value * (1 + _CLOSE)
+
+    def offer(self, plan: Candidate) -> None:
+        """Keep a plan if it is better."""
+        if plan.value > self.best.value:
+            self.best = plan
+            self._report(plan.value, plan.start, plan.hold)
+
+    def first_plans(self) -> None:
+        """Placement rules, and climbing from the best of them."""
+        plans = [Candidate(plan_value(self.network, *plan), *plan) for plan in baselines(self.network).values()]
+        plans.sort(key=lambda plan: -plan.value)
+        self.offer(plans[0])
+        for plan in plans[:_STARTS]:
+            self.offer(climb(self.network, plan, should_stop=self.should_stop))
+
+    def first_bound(self) -> None:
+        """The layer-configuration bound."""
+        self._tighten(configuration_bound(self.network, above=self.best.value, should_stop=self.should_stop))
+
+    def _tighten(self, certificate: dict[str, Any]) -> None:
+        if float(certificate["rate"]) < self.bound:
+            self.bound, self.certificate, self.proof = float(certificate["rate"]), certificate, "replayed"
+
+    def _build(self, copies: int, strict: bool) -> None:
+        build(
+            self.network,
+            self.best,
+            self.bound,
+            copies=copies,
+            strict=strict,
+            seed=self.seed,
+            workers=self.workers,
+            should_stop=self.should_stop,
+            report=self.offer,
+        )
+        # What the search of the bound left open between two rates may be closed from the plan's side.
+        above = self.best.value * (1 + _CLOSE / 2)
+        if above < self.bound <= self.best.value * (1 + 1e-3) and not self.should_stop():
+            found = refute(self.network, above, should_stop=self.should_stop).certificate
+            if found is not None:
+                self._tighten(found)
+
+    def chains(self) -> None:
+        """One chain of blocks; clusters by what their nodes are asked for, then by the whole rate."""
+        for strict in (False, True):
+            if not self.closed() and not self.should_stop():
+                self._build(1, strict)
+
+    def pipelines(self) -> None:
+        """Several pipelines side by side."""
+        for copies in pipelines(self.network, self.bound):
+            for strict in (False, True):
+                if copies > 1 and not self.closed() and not self.should_stop():
+                    self._build(copies, strict)
+
+    def apart(self) -> None:
+        """Clusters by themselves."""
+        for strict in (False, True):
+            cluster = look(self.network, self.bound, strict=strict).cluster
+            build_apart(
+                self.network,
+                cluster,
+                self.best,
+                seed=self.seed,
+                workers=self.workers,
+                should_stop=self.should_stop,
+                report=self.offer,
+            )
+
+    def climb(self) -> None:
+        """Small moves from the best plan."""
+        self.offer(climb(self.network, self.best, should_stop=self.should_stop))
+
+    def exact(self) -> None:
+        """The exact model, when it is small."""
+        if options(self.network) > _SMALL:
+            return
+        found = solve_small(
+            self.network,
+            self.bound,
+            hint=(self.best.start, self.best.hold),
+            seed=self.seed,
+            workers=self.workers,
+            should_stop=self.should_stop,
+        )
+        if found.start is not None and found.hold is not None:
+            self.offer(Candidate(plan_value(self.network, found.start, found.hold), found.start, found.hold))
+        if found.bound < self.bound * (1 - 1e-9):
+            self.bound, self.proof = max(found.bound, self.best.value), "solver"
+
+    def answer(self) -> ServingAnswer:
+        """The plan without nodes that carry nothing, evaluated exactly, and the bound, replayed."""
+        flow = max_flow(self.network, self.best.start, self.best.hold)
+        used = flow.node > 0
+        start, hold = np.where(used, self.best.start, 0), np.where(used, self.best.hold, 0)
+        check_bound(self.network, self.certificate)
+        return ServingAnswer(start, hold, flow.value, max(self.bound, flow.value), self.certificate, self.proof)
