@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hetopt.algorithms.serving_baselines import baselines
 from hetopt.algorithms.serving_bound import area_bound, configuration_bound, refute
 from hetopt.algorithms.serving_climb import climb
-from hetopt.algorithms.serving_construct import Candidate, build, build_apart, pipelines
+from hetopt.algorithms.serving_construct import Candidate, build, build_apart, by_blocks, by_paths, pipelines
 from hetopt.algorithms.serving_exact import options, solve_small
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork
@@ -98,7 +98,7 @@ def solve_serving(
     search = _Search(network, should_stop, report, seed, workers)
     search.first_plans()
     search.first_bound()
-    for step in (search.chains, search.exact, search.apart, search.pipelines, search.climb):
+    for step in (search.exact, search.quick, search.apart, search.climb, search.thorough):
         if search.closed() or should_stop():
             break
         step()
@@ -150,37 +150,38 @@ class _Search:
         if float(certificate["rate"]) < self.bound:
             self.bound, self.certificate, self.proof = float(certificate["rate"]), certificate, "replayed"
 
-    def _build(self, copies: int, strict: bool) -> None:
-        build(
-            self.network,
-            self.best,
-            self.bound,
-            copies=copies,
-            strict=strict,
-            seed=self.seed,
-            workers=self.workers,
-            should_stop=self.should_stop,
-            report=self.offer,
-        )
-        # What the search of the bound left open between two rates may be closed from the plan's side.
+    def _chains(self, rates: int, tries: int, seed: int) -> None:
+        """Chains, one or several side by side: of single nodes where links are missing; of blocks, twice, with clusters told
+        apart by the whole rate and by what nodes are asked for."""
+        network = self.network
+        common: dict[str, Any] = {"seed": seed, "workers": self.workers, "should_stop": self.should_stop}
+        missing = (network.link == 0).sum() > network.n
+        for copies in pipelines(network, self.bound):
+            attempts = [by_paths(network, copies=copies, **common)] if missing else []
+            attempts += [by_blocks(network, copies=copies, strict=s, tries=tries, **common) for s in (True, False)]
+            for attempt in attempts:
+                if self.closed() or self.should_stop():
+                    return
+                build(self.best, self.bound, attempt, rates=rates, should_stop=self.should_stop, report=self.offer)
+                self.climb()
+                self._meet()
+
+    def _meet(self) -> None:
+        """What the search of the bound left open between two rates may be closed from the plan's side."""
         above = self.best.value * (1 + _CLOSE / 2)
         if above < self.bound <= self.best.value * (1 + 1e-3) and not self.should_stop():
             found = refute(self.network, above, should_stop=self.should_stop).certificate
             if found is not None:
                 self._tighten(found)
 
-    def chains(self) -> None:
-        """One chain of blocks; clusters by what their nodes are asked for, then by the whole rate."""
-        for strict in (False, True):
-            if not self.closed() and not self.should_stop():
-                self._build(1, strict)
+    def quick(self) -> None:
+        """A few rates for every kind of chain."""
+        self._chains(rates=5, tries=3, seed=self.seed)
 
-    def pipelines(self) -> None:
-        """Several pipelines side by side."""
-        for copies in pipelines(self.network, self.bound):
-            for strict in (False, True):
-                if copies > 1 and not self.closed() and not self.should_stop():
-                    self._build(copies, strict)
+    def thorough(self) -> None:
+        """The same with more patience, and twice."""
+        for turn in (1, 2):
+            self._chains(rates=14, tries=8, seed=self.seed + 1000 * turn)
 
     def apart(self) -> None:
         """Clusters by themselves."""

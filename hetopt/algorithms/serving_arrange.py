@@ -60,7 +60,7 @@ class _Arrangement:
         self.slots = [(b, s) for b, part in enumerate(parts) for s in part.slots]
         self.of_part = [[i for i, (b, _) in enumerate(self.slots) if b == part] for part in range(len(parts))]
         self.capacity = self._capacities()
-        self._forbidden: dict[object, list[tuple[int, ...]]] = {}
+        self._forbidden = program.impossible
         self._places()
         for b, part in enumerate(parts):
             if part.first[0] == part.last[0]:  # the hand-over inside a gateway is settled

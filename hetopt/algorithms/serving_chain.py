@@ -33,6 +33,7 @@ State = tuple[int, int]
 
 _PENALTY = 1000.0
 _ROUNDS = 60
+_GAIN = 0.02  # layers; columns that promise less are not waited for
 _CUTS = 8
 _POOL = 2500
 
@@ -75,6 +76,8 @@ class ChainProgram:
     ----------
     classes, of_node, nodes
         (c, 5) rate group, cluster, leaf, link from the source, link to the sink; (n,) class of each node; (c,) their number.
+    impossible
+        What arrangements at this rate found out about hand-overs.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class ChainProgram:
         self.parts: list[Part] = []
         self._used: list[Ints] = []
         self._seen: set[tuple[object, ...]] = set()
+        self.impossible: dict[object, list[tuple[int, ...]]] = {}
         self._setup()
         if view.cluster.max() > 0:
             for gateway in gateways(network, view):
@@ -142,10 +146,11 @@ class ChainProgram:
 
     def generate(self, *, should_stop: Callable[[], bool] = lambda: False) -> float:
         """Blocks until none improves the linear program; the layers it covers (``-inf`` when stopped before)."""
-        price, value = np.ones(len(self.nodes)), -np.inf
+        price = np.array([self.view.price[self.of_node == c].mean() for c in range(len(self.nodes))]).clip(1e-4)
+        value = -np.inf
         dual = np.zeros(self._highs.getNumRow())
         for turn in range(_ROUNDS):
-            fresh = 0
+            fresh, most = 0, 0.0
             for cluster in range(int(self.view.cluster.max()) + 1):
                 if should_stop():
                     return value
@@ -159,11 +164,12 @@ class ChainProgram:
                     gain = block.layers - cost + dual[self._begin[part.first]] - dual[self._finish[part.last]]
                     if turn == 0 or gain > 1e-6:
                         fresh += self._add(part)
+                        most = max(most, gain)
             self._highs.run()
             value = float(self._highs.getInfo().objective_function_value)
             dual = np.array(self._highs.getSolution().row_dual)
             self._loss = -np.array(self._highs.getSolution().col_dual)[self._first_part :]
-            if fresh == 0:
+            if fresh == 0 or (turn > 0 and most < _GAIN):
                 break
             price = np.maximum(dual[: len(self.nodes)], 1e-4)
         return value

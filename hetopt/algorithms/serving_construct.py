@@ -19,17 +19,16 @@ from hetopt.algorithms.serving_bound import configuration_bound
 from hetopt.algorithms.serving_chain import ChainProgram
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.algorithms.serving_paths import find_paths
 from hetopt.algorithms.serving_program import LayerProgram, equal_rates
 from hetopt.algorithms.serving_view import look
 
-__all__ = ["Candidate", "build", "build_apart", "pipelines"]
+__all__ = ["Attempt", "Candidate", "build", "build_apart", "by_blocks", "by_paths", "pipelines"]
 
 Ints = NDArray[np.int64]
 
-_ATTEMPTS = 6  # choices of parts at a rate before it is given up
-_EFFORT = (8.0, 3.0)  # of a choice and of an arrangement
+_EFFORT = (3.0, 2.0)  # of a choice and of an arrangement
 _GAP = 5e-4  # the search of the rate ends here
-_RATES = 14
 _MOST_CLUSTERS = 5
 
 
@@ -41,15 +40,15 @@ class Candidate(NamedTuple):
     hold: Ints
 
 
+Attempt = Callable[[float], Candidate | None]
+
+
 def build(
-    network: ServingNetwork,
     best: Candidate,
     high: float,
+    attempt: Attempt,
     *,
-    copies: int = 1,
-    strict: bool = False,
-    seed: int = 0,
-    workers: int = 1,
+    rates: int = 14,
     should_stop: Callable[[], bool] = lambda: False,
     report: Callable[[Candidate], None] = lambda _: None,
 ) -> Candidate:
@@ -61,11 +60,10 @@ def build(
         A plan at hand (value 0 when there is none).
     high
         No plan has this value or more.
-    copies
-        Pipelines side by side.
-    strict
-        How clusters are told apart, see :func:`~hetopt.algorithms.serving_view.look`. Where that makes no clusters, or too
-        many, nothing is tried.
+    attempt
+        Makes a plan for a rate, see :func:`by_blocks` and :func:`by_paths`.
+    rates
+        How many to try.
 
     Returns
     -------
@@ -74,11 +72,11 @@ def build(
     """
     failed = high
     step = 1e-6
-    for _ in range(_RATES):
+    for _ in range(rates):
         if should_stop() or failed - best.value <= _GAP * high:
             break
         rate = max(failed - step * high, (failed + best.value) / 2)
-        found = _at_rate(network, rate, copies, strict, seed, workers, should_stop)
+        found = attempt(rate)
         if found is not None and found.value > best.value:
             best = found
             report(best)
@@ -88,50 +86,83 @@ def build(
     return best
 
 
-def _at_rate(
+def by_blocks(
     network: ServingNetwork,
-    rate: float,
-    copies: int,
-    strict: bool,
-    seed: int,
-    workers: int,
-    should_stop: Callable[[], bool],
-) -> Candidate | None:
-    """A plan of about this rate, or the best one that came of the attempt."""
-    view = look(network, rate / copies, strict=strict)
-    if strict and not 0 < view.cluster.max() < _MOST_CLUSTERS:
-        return None
-    program = ChainProgram(network, view, copies=copies, top=300 if view.leaf.any() else 1000)
-    if program.generate(should_stop=should_stop) < copies * network.layers * (1 - 1e-9):
-        return None
-    best = None
-    for attempt in range(_ATTEMPTS):
-        if should_stop():
-            break
-        shuffled = seed + attempt
-        walks = program.choose(seed=shuffled, effort=_EFFORT[0], workers=workers, should_stop=should_stop)
-        if walks is None:
-            break
-        plan = arrange(
-            network, program, walks, seed=shuffled, effort=_EFFORT[1], workers=workers, should_stop=should_stop
+    *,
+    copies: int = 1,
+    strict: bool = False,
+    tries: int = 6,
+    seed: int = 0,
+    workers: int = 1,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Attempt:
+    """Plans of ``copies`` chains of blocks each.
+
+    Parameters
+    ----------
+    strict
+        How clusters are told apart, see :func:`~hetopt.algorithms.serving_view.look`. Where that makes no clusters, or too
+        many, nothing is tried.
+    tries
+        Choices of parts at a rate before it is given up.
+    """
+
+    def attempt(rate: float) -> Candidate | None:
+        view = look(network, rate / copies, strict=strict)
+        if strict and not 0 < view.cluster.max() < _MOST_CLUSTERS:
+            return None
+        program = ChainProgram(network, view, copies=copies, top=300 if view.leaf.any() else 1000)
+        if program.generate(should_stop=should_stop) < copies * network.layers * (1 - 1e-9):
+            return None
+        best = None
+        for number in range(seed, seed + tries):
+            if should_stop():
+                break
+            walks = program.choose(seed=number, effort=_EFFORT[0], workers=workers, should_stop=should_stop)
+            if walks is None:
+                break
+            plan = arrange(
+                network, program, walks, seed=number, effort=_EFFORT[1], workers=workers, should_stop=should_stop
+            )
+            if plan is None:
+                continue
+            value = plan_value(network, *plan)
+            if best is None or value > best.value:
+                best = Candidate(value, *plan)
+            if value >= rate * (1 - 1e-6):
+                break
+        return best
+
+    return attempt
+
+
+def by_paths(
+    network: ServingNetwork,
+    *,
+    copies: int = 1,
+    seed: int = 0,
+    workers: int = 1,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Attempt:
+    """Plans of ``copies`` chains of single nodes each, along real links."""
+
+    def attempt(rate: float) -> Candidate | None:
+        plan = find_paths(
+            network, rate / copies, copies, seed=seed, effort=_EFFORT[0], workers=workers, should_stop=should_stop
         )
-        if plan is None:
-            continue
-        value = plan_value(network, *plan)
-        if best is None or value > best.value:
-            best = Candidate(value, *plan)
-        if value >= rate * (1 - 1e-6):
-            break
-    return best
+        return None if plan is None else Candidate(plan_value(network, *plan), *plan)
+
+    return attempt
 
 
 def pipelines(network: ServingNetwork, rate: float) -> list[int]:
-    """Numbers of pipelines worth trying: one, and those with two to four nodes a layer each."""
+    """Numbers of pipelines worth trying: one, two where layers are served by several nodes, and those with one to four
+    nodes a layer each."""
     program = LayerProgram(network, rate, equal_rates(network), links=False)
     program.solve(to_the_end=True)
-    keep = np.arange(program.usage.shape[1])
-    wide = float((program.usage * keep).sum() / network.layers)  # nodes that serve a layer
-    return sorted({1} | {max(round(wide / w), 1) for w in (1.0, 2.0, 4.0) if wide >= 3.0})
+    wide = float((program.usage * np.arange(program.usage.shape[1])).sum() / network.layers)  # nodes that serve a layer
+    several = {2} if wide >= 1.3 else set()
+    return sorted({1} | several | {max(round(wide / w), 1) for w in (1.0, 2.0, 4.0) if wide >= 3.0})
 
 
 def build_apart(
@@ -176,7 +207,8 @@ def build_apart(
             if g not in plan and bound[g] > 0:
                 part = network.restricted(nodes_of[g])
                 empty = Candidate(0.0, np.zeros(part.n, dtype=np.int64), np.zeros(part.n, dtype=np.int64))
-                plan[g] = build(part, empty, bound[g], seed=seed, workers=workers, should_stop=should_stop)
+                attempt = by_blocks(part, seed=seed, workers=workers, should_stop=should_stop)
+                plan[g] = build(empty, bound[g], attempt, should_stop=should_stop)
         start = np.zeros(network.n, dtype=np.int64)
         hold = np.zeros(network.n, dtype=np.int64)
         for g in grouping:

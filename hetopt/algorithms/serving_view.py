@@ -25,9 +25,11 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+_CLEAR = 1.25
 _DENSE = 0.15  # leaves may have this share of the links among themselves
-_EXITS = 200  # sets of nodes tried on the near side of a pair of clusters
-_ALIKE = 4  # gateways kept of one kind
+_EXITS = 60  # sets of nodes tried on the near side of a pair of clusters
+_ALIKE = 3  # gateways kept of one kind
+_KEPT = 300  # and of one pair of clusters
 _WIDE = 3  # most nodes on a side
 
 
@@ -46,6 +48,8 @@ class View(NamedTuple):
         (n,) is the node a leaf?
     place
         (n,) nodes of a cluster with the same place among the links of their cluster, to the source and to the sink.
+    price
+        (n,) layers that the layer-configuration program would give for one more node like this.
     """
 
     rate: float
@@ -53,6 +57,7 @@ class View(NamedTuple):
     cluster: Ints
     leaf: Bools
     place: Ints
+    price: Floats
 
 
 class Gateway(NamedTuple):
@@ -72,27 +77,32 @@ def look(network: ServingNetwork, rate: float, *, strict: bool = False) -> View:
     Parameters
     ----------
     strict
-        Links of a cluster carry the whole rate, not only what the nodes at their ends would be asked for in the
-        layer-configuration program.
+        Links of a cluster carry the whole rate and a quarter more (so that clusters do not hang together by the luckiest of
+        their slow links), not only what the nodes at their ends would be asked for in the layer-configuration program.
     """
     group = equal_rates(network)
     program = LayerProgram(network, rate, group, links=False)
-    program.solve(to_the_end=True)
+    prices = program.solve(to_the_end=True)[1]
+    worth = np.ones(network.n)
+    if prices is not None:
+        worth = (prices.price * np.arange(prices.price.shape[1])).max(axis=1)[group] / prices.scale
     used = np.where(program.usage > 1e-6, program.throughput, 0.0).max(axis=1)
     asked = np.minimum(used, rate)[group]
-    asked[(asked == 0.0) | strict] = rate
+    asked[asked == 0.0] = rate
+    if strict:
+        asked[:] = _CLEAR * rate
     good = (network.link > 0) & (network.link >= np.minimum(asked[:, None], asked[None, :]))
     cluster = _components(good | good.T)
     leaf = np.zeros(network.n, dtype=bool)
     if cluster.max() == 0 and not network.partial:
         fine = equal_nodes(network)
-        prices = LayerProgram(network, rate, fine, links=True).solve(to_the_end=True)[1]
-        if prices is not None:
-            leaf = (prices.entry + prices.exit)[fine] > 0
+        linked = LayerProgram(network, rate, fine, links=True).solve(to_the_end=True)[1]
+        if linked is not None:
+            leaf = (linked.entry + linked.exit)[fine] > 0
             inside = good[np.ix_(leaf, leaf)]
             if leaf.all() or (leaf.any() and inside.mean() > _DENSE):
                 leaf[:] = False
-    return View(rate, group, cluster, leaf, _places(network, rate, cluster))
+    return View(rate, group, cluster, leaf, _places(network, rate, cluster), worth)
 
 
 def _components(linked: Bools) -> Ints:
@@ -145,25 +155,27 @@ def transport(ending, starting, capacity):  # type: ignore[no-untyped-def]
 def gateways(network: ServingNetwork, view: View) -> list[Gateway]:
     """Ways to pass the view's rate from one cluster to another, of up to three nodes a side and six links.
 
-    For every set of nodes on the near side the best entries of each mix of rates are tried, with every pair of numbers of
-    layers that is not smaller than another. Some hundred to some thousand; deterministic.
+    For sets of nodes on the near side the best entries of each mix of rates are tried, with every pair of numbers of
+    layers that is not smaller than another; of each pair of clusters the few hundred are kept that lose the fewest layers
+    at the view's prices.
     """
     found: list[Gateway] = []
     clusters = range(int(view.cluster.max()) + 1)
     for near in clusters:
         for far in clusters:
             if near != far:
-                found += _between(
+                pair = _between(
                     network, view, np.flatnonzero(view.cluster == near), np.flatnonzero(view.cluster == far)
                 )
+                found += pair
     return found
 
 
 def _between(network: ServingNetwork, view: View, near: Ints, far: Ints) -> list[Gateway]:
-    rate = view.rate
+    """Gateways from one cluster to another, those that lose the fewest layers first."""
+    rate, most = view.rate, network.most_layers
     capacity = np.minimum(network.link[np.ix_(near, far)], rate)
-    kept: dict[tuple[object, ...], int] = {}
-    found = []
+    found: dict[tuple[object, ...], list[tuple[float, Ints, Ints, int, int]]] = {}
     for p in range(1, _WIDE + 1):
         sets = [c for c in combinations(range(len(near)), p) if capacity[list(c)].sum() >= rate]
         sets.sort(key=lambda c: (-np.sort(capacity[list(c)].sum(axis=0))[::-1][:_WIDE].sum(), c))
@@ -174,12 +186,14 @@ def _between(network: ServingNetwork, view: View, near: Ints, far: Ints) -> list
             for q in range(1, min(_WIDE, 6 // p) + 1):
                 for onward, best in _mixes(view.group[far], total, q, rate).items():
                     entries = far[list(best)]
-                    for k, m in _longest(network, rate, exits, entries):
-                        number = kept.get((mix, onward, k, m), 0)
-                        if number < _ALIKE:
-                            kept[mix, onward, k, m] = number + 1
-                            found.append(_gateway(network, rate, exits, entries, k, m))
-    return found
+                    price = float(view.price[exits].sum() + view.price[entries].sum())
+                    link = network.link[np.ix_(exits, entries)]
+                    for k, m in _longest(rate, most, network.throughput[exits], network.throughput[entries], link):
+                        alike = found.setdefault((mix, onward, k, m), [])
+                        if len(alike) < _ALIKE:
+                            alike.append((price - k - m, exits, entries, k, m))
+    ranked = sorted((g for alike in found.values() for g in alike), key=lambda g: g[0])
+    return [_gateway(network, rate, *g[1:]) for g in ranked[:_KEPT]]
 
 
 def _mixes(group: Ints, total: Floats, q: int, rate: float) -> dict[tuple[int, ...], tuple[int, ...]]:
@@ -195,17 +209,16 @@ def _mixes(group: Ints, total: Floats, q: int, rate: float) -> dict[tuple[int, .
     return found
 
 
-def _longest(network: ServingNetwork, rate: float, exits: Ints, entries: Ints) -> list[tuple[int, int]]:
-    """Pairs of layers kept by exits and by entries with which the flow still fits, none smaller than another."""
-    link = network.link[np.ix_(exits, entries)]
-    longest = []
+@njit
+def _longest(rate, most, exits, entries, link):  # type: ignore[no-untyped-def]
+    """Pairs of layers kept by exits and by entries (rows of rates) with which the flow still fits, none below another."""
+    longest = [(0, 0) for _ in range(0)]
     m = 0
-    for k in range(network.most_layers, 0, -1):
-        ending = network.throughput[exits, k]
-        if (ending <= 0).any():
+    for k in range(most, 0, -1):
+        if exits[:, k].min() <= 0.0:
             continue
         before = m
-        while m < network.most_layers and transport(ending, network.throughput[entries, m + 1], link) >= rate:
+        while m < most and transport(exits[:, k], entries[:, m + 1], link) >= rate:
             m += 1
         if m > before:
             longest.append((k, m))

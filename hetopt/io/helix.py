@@ -76,7 +76,11 @@ def read_layout(folder: str | Path) -> ServingNetwork:
                 raise ValueError(f"{wrong}: sum of hold_{a}_k = 1 was expected")
             holds[int(a)] = kept
         elif kind == "end_constraint":
-            if sense != "<=" or terms.get(f"start_{a}") != 1 or not _lengths(terms, a, 1.0, extra=1):
+            if (
+                sense != "<="
+                or terms.get(f"start_{a}") != 1
+                or not _lengths(terms, a, holds.get(int(a), set()), 1.0, 1)
+            ):
                 raise ValueError(f"{wrong}: start_{a} + sum of k hold_{a}_k <= layers was expected")
             layers.add(int(right))
         elif kind == "node_throughput_constraint":
@@ -97,7 +101,7 @@ def read_layout(folder: str | Path) -> ServingNetwork:
             if sense != "=" or right != 0 or any(c != (-1 if v.startswith(out) else 1) for v, c in terms.items()):
                 raise ValueError(f"{wrong}: inflow - outflow = 0 was expected")
         else:
-            _check_alignment(kind, a, b, terms, wrong)
+            _check_alignment(kind, a, b, terms, holds, wrong)
             off = 0.0 if b == "sink" else float(max(layers, default=0))
             if sense != "<=" or right != off or terms.get(f"switch_{a}_{b}") not in layers:
                 raise ValueError(f"{wrong}: the switch must be off unless the intervals join")
@@ -189,23 +193,25 @@ def _kept(terms: dict[str, float], node: str, stem: str, coefficient: float) -> 
     return set(found) if all(c == coefficient for c in found.values()) else None
 
 
-def _lengths(terms: dict[str, float], node: str, sign: float, extra: int) -> bool:
-    """Are all but ``extra`` terms of the form ``sign k hold_node_k``?"""
+def _lengths(terms: dict[str, float], node: str, kept: set[int], sign: float, extra: int) -> bool:
+    """Are all but ``extra`` terms ``sign k hold_node_k``, one for each number of layers kept?"""
     prefix = f"hold_{node}_"
-    found = [(int(v[len(prefix) :]), c) for v, c in terms.items() if v.startswith(prefix)]
-    return len(found) + extra == len(terms) and all(c == sign * k for k, c in found)
+    found = {int(v[len(prefix) :]): c for v, c in terms.items() if v.startswith(prefix)}
+    return len(found) + extra == len(terms) and set(found) == kept and all(c == sign * k for k, c in found.items())
 
 
-def _check_alignment(kind: str, a: str, b: str, terms: dict[str, float], wrong: str) -> None:
+def _check_alignment(
+    kind: str, a: str, b: str, terms: dict[str, float], holds: dict[int, set[int]], wrong: str
+) -> None:
     """The rows that turn a link's switch off unless its ends join: end of ``a`` = start of ``b``."""
-    if kind == "edge_disable_constr":
-        good = a == "source" and terms.get(f"start_{b}") == 1 and len(terms) == 2
-        # A row of a sink link has minus the end of the node: L - end <= L (1 - switch).
-        good = good or (b == "sink" and terms.get(f"start_{a}") == -1 and _lengths(terms, a, -1.0, extra=2))
-    else:
+    kept = holds.get(int(a), set()) if a != "source" else set()
+    if kind != "edge_disable_constr":
         sign = 1.0 if kind == "edge_disable_constr1" else -1.0
-        good = (
-            terms.get(f"start_{a}") == sign and terms.get(f"start_{b}") == -sign and _lengths(terms, a, sign, extra=3)
-        )
+        joins = terms.get(f"start_{a}") == sign and terms.get(f"start_{b}") == -sign
+        good = joins and _lengths(terms, a, kept, sign, 3)
+    elif a == "source":
+        good = terms.get(f"start_{b}") == 1 and len(terms) == 2
+    else:  # a sink link: L - end <= L (1 - switch)
+        good = b == "sink" and terms.get(f"start_{a}") == -1 and _lengths(terms, a, kept, -1.0, 2)
     if not good:
         raise ValueError(f"{wrong}: only links that join an interval's end to another's start are understood")
