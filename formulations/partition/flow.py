@@ -20,10 +20,22 @@ Maximise the flow from source to sink subject to
 With ``partial`` a request may join a node inside its interval: (2) becomes s_j <= s_i + k_i < s_j + k_j. A plan lists its
 intervals: ``details.start`` and ``details.hold`` by node name.
 
-``configuration`` proves a rate impossible by prices of layers: every layer of a plan with that rate is carried by nodes whose
-rates add up to it, and no mix of nodes is cheap enough to do so; the prices are replayed in integers without a solver.
-``blocks`` builds plans from blocks of parallel lanes found by the same prices; ``rules`` are the placement rules of serving
-systems.
+``search`` puts everything together: placement rules and climbing for a first plan, bounds, plans built between the two, an
+exact model where the network is small. Bounds are by prices of layers (``configuration``): every layer of a plan with rate T is
+carried by nodes whose flows add up to T, and no mix of nodes is cheap enough to do that on all L layers; the prices are replayed
+in integers without a solver. Links count too: where no link carries T between clusters of nodes, some layer is carried by
+several nodes, and flow into and out of groups of nodes needs links (the argument is in :mod:`hetopt.verify.serving_bound`).
+Plans are built at a rate T from
+
+* *blocks*: K layers served by lanes side by side and one after another, whose rates add up to T at every layer, cut like a
+  board by guillotine cuts; the cheapest block for every K comes out of a dynamic program with the bound's prices,
+* *gateways*: up to three nodes of a cluster beside up to three of another whose slow links together carry T,
+* *hubs and leaves*, where some nodes are only linked with the others: flow at leaves must come from hubs and go to hubs,
+* *paths* of single nodes where links are few,
+
+and an integer program chooses blocks whose layers add up to L, a second one their order and nodes on the real links.
+Clusters, hubs and gateways are read off rates and links. ``rules`` are the placement rules of serving systems, and ``milp``
+the published program.
 
 Source: Y. Mei et al., Helix: serving large language models over heterogeneous GPUs and network via max-flow, ASPLOS 2025, for
 (1)-(3); bounds and construction are this project's.
@@ -33,84 +45,48 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from formulations.partition._flow import network_of, solution_of
+from formulations.partition._flow_milp import MILP
 from hetopt.algorithms.serving_network import ServingNetwork
 from hetopt.control import Control
-from hetopt.errors import InputError
 from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import HOST, Instance
 from hetopt.io.serving import instance_of
 from hetopt.solution import Solution
 
-__all__ = ["PROBLEM", "Blocks", "Configuration", "Flow", "Rules", "network_of"]
+__all__ = ["MILP", "PROBLEM", "Configuration", "Flow", "Rules", "Search"]
 
 
-@lru_cache(maxsize=4)
-def network_of(instance: Instance, partial: bool) -> ServingNetwork:
-    """The serving network that an instance states.
+class Search(Method):
+    """Plans and bounds in turns."""
 
-    Raises
-    ------
-    InputError
-        ``tables.layers`` or ``tables.throughput`` is missing or not what it should be.
-    """
-    d = instance.n_devices
-    layers, table = instance.tables.get("layers"), instance.tables.get("throughput")
-    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
-        raise InputError(f"$.tables.layers is {layers!r}, expected the number of layers, a whole number from 1 on")
-    try:
-        rates = np.array(table, np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"$.tables.throughput is no table of numbers: {error}") from None
-    if rates.ndim != 2 or len(rates) != d:
-        raise InputError(f"$.tables.throughput has shape {rates.shape}, expected a row for each of the {d} devices")
-    link, source, sink = np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    rank = np.full((d + 1, d + 1), -1)
-    for entry in instance.links:
-        pairs = ((entry.source, entry.target), (entry.target, entry.source))
-        for a, b in pairs[: 2 if entry.both else 1]:
-            capacity = np.inf if entry.bandwidth is None else float(entry.bandwidth)
-            for i, first in _ends(instance, a):
-                for j, second in _ends(instance, b):
-                    if i == j or first + second <= rank[i, j]:
-                        continue
-                    rank[i, j] = first + second
-                    if i < d and j < d:
-                        link[i, j] = capacity
-                    elif j < d:
-                        source[j] = capacity
-                    else:
-                        sink[i] = capacity
-    try:
-        return ServingNetwork(layers, rates, link, source, sink, instance.device_names, partial)
-    except ValueError as error:
-        raise InputError(f"$.tables.throughput and $.links do not state a serving network: {error}") from None
+    name = "search"
+    title = "plans from blocks, gateways and paths, climbing, and bounds by layer prices, in turns; exact for small networks"
+    kind = "search"
 
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Until value and bound meet, the time is up, or the methods are through."""
+        from hetopt.algorithms.serving import solve_serving
+        from hetopt.solvers.quiet import quiet
 
-def _ends(instance: Instance, pattern: str) -> list[tuple[int, int]]:
-    """(device number, how specific the pattern is) of what a link's end stands for; the number of devices is the host."""
-    d = instance.n_devices
-    if pattern == HOST:
-        return [(d, 2)]
-    if pattern in instance.device_index:
-        return [(instance.device_index[pattern], 2)]
-    if pattern == "*":
-        return [(i, 0) for i in range(d)]
-    return [(i, 1) for i, device in enumerate(instance.devices) if device.type == pattern]
-
-
-def _solution(network: ServingNetwork, start: Any, hold: Any) -> Solution:
-    keep = np.asarray(hold) > 0
-    return Solution(
-        details={
-            "start": {n: int(s) for n, s, k in zip(network.names, start, keep, strict=True) if k},
-            "hold": {n: int(h) for n, h, k in zip(network.names, hold, keep, strict=True) if k},
-        }
-    )
+        network = network_of(instance, question["partial"])
+        with quiet():
+            solve_serving(
+                network,
+                plan=None if control.plan is None else _arrays(instance, control.plan),
+                should_stop=control.should_stop,
+                report=lambda start, hold: control.report_plan(solution_of(network, start, hold)),
+                report_bound=control.report_bound,
+                seed=control.seed,
+                workers=control.threads,
+            )
+        notes = (_nothing(network),) if control.value == 0.0 else ()
+        limited = control.should_stop() and not control.closed
+        return Outcome("limit", "time", notes=notes) if limited else Outcome(notes=notes)
 
 
 class Rules(Method):
@@ -129,7 +105,7 @@ class Rules(Method):
             if control.should_stop():
                 return Outcome("limit", "time")
             if plan.hold.any():
-                control.report_plan(_solution(network, plan.start, plan.hold))
+                control.report_plan(solution_of(network, plan.start, plan.hold))
         return Outcome()
 
 
@@ -155,47 +131,6 @@ class Configuration(Method):
         return Outcome("limit", "time") if control.should_stop() and not control.closed else Outcome()
 
 
-class Blocks(Method):
-    """Plans from blocks of lanes, raised towards the bound."""
-
-    name = "blocks"
-    title = "plans from blocks of parallel lanes chosen by layer prices, whole network and clusters apart"
-    kind = "heuristic"
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Build at rates between the best plan and the bound."""
-        from hetopt.algorithms.serving_baselines import baselines
-        from hetopt.algorithms.serving_construct import Candidate, build
-        from hetopt.algorithms.serving_flow import plan_value
-        from hetopt.solvers.quiet import quiet
-
-        network = network_of(instance, question["partial"])
-        best = Candidate(0.0, np.zeros(network.n, np.int64), np.zeros(network.n, np.int64))
-        for plan in baselines(network).values():
-            value = plan_value(network, plan.start, plan.hold) if plan.hold.any() else 0.0
-            best = max(best, Candidate(value, plan.start, plan.hold), key=lambda c: c.value)
-
-        def report(found: Candidate) -> None:
-            if found.hold.any():
-                control.report_plan(_solution(network, found.start, found.hold))
-
-        report(best)
-        high = control.bound if control.bound is not None else float(network.throughput.max(axis=1).sum())
-        with quiet():
-            report(
-                build(
-                    network,
-                    best,
-                    high,
-                    seed=control.seed,
-                    workers=control.threads,
-                    should_stop=control.should_stop,
-                    report=report,
-                )
-            )
-        return Outcome("limit", "time") if control.should_stop() and not control.closed else Outcome()
-
-
 class Flow(Problem):
     """Max-flow serving with layer intervals."""
 
@@ -206,7 +141,7 @@ class Flow(Problem):
     unit = "requests per second"
     uses = frozenset({"time", "links", "tables.layers", "tables.throughput"})
     options = (Option("partial", bool, False, "a request may join a node inside its interval"),)
-    methods = (Rules(), Blocks(), Configuration())
+    methods = (Search(), MILP(), Configuration(), Rules())
 
     def fits(self, instance: Instance) -> str | None:
         """Tables of layers and rates."""
@@ -237,16 +172,16 @@ class Flow(Problem):
             name: {"first": int(s), "layers": int(k), "flow": float(f), "rate": float(network.throughput[i, k])}
             for i, (name, s, k, f) in enumerate(zip(instance.device_names, *parts, flow.node, strict=True))
         }
-        full = [instance.device_names[i] for i in flow.full_nodes]
-        return Evaluation(flow.value, (), {"devices": devices, "full_nodes": full})
+        ends = (*instance.device_names, HOST)  # -1 and n are the outside
+        full = {
+            "full_nodes": [ends[i] for i in flow.full_nodes],
+            "full_links": [[ends[i], ends[j]] for i, j in flow.full_links],
+        }
+        return Evaluation(flow.value, (), {"devices": devices, **full})
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """Rules for a start, the bound, then blocks between the two."""
-        return (
-            Step("rules", "the rules of serving systems cost nothing", share=0.1),
-            Step("configuration", "a bound with a stored proof, and the prices that guide the search", share=0.4),
-            Step("blocks", "plans from blocks, from the best rule towards the bound"),
-        )
+        """The search: rules, bounds and everything else are in it."""
+        return (Step("search", "it has rules, bounds and construction in it, and proves small networks optimal"),)
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays layer prices."""
@@ -279,7 +214,28 @@ class Flow(Problem):
             for i in range(network.n)
         ]
         for plan in itertools.product(*choices):
-            yield _solution(network, [s for s, _ in plan], [k for _, k in plan])
+            yield solution_of(network, [s for s, _ in plan], [k for _, k in plan])
+
+
+def _arrays(instance: Instance, plan: Solution) -> tuple[Any, Any]:
+    """(n,) first layers and numbers of layers of a plan."""
+    start, hold = (
+        np.array([plan.details[key].get(name, 0) for name in instance.device_names], np.int64)
+        for key in ("start", "hold")
+    )
+    return start, hold
+
+
+def _nothing(network: ServingNetwork) -> str:
+    """Why the best plan found serves nothing."""
+    most = (
+        np.arange(network.layers + 1)[: network.throughput.shape[1]] * (network.throughput[:, : network.layers + 1] > 0)
+    ).max(axis=1)
+    if most.sum() < network.layers:
+        return f"nothing can be served: the nodes together keep at most {most.sum()} of {network.layers} layers"
+    return (
+        "no plan that serves anything was found: see whether links join nodes that keep all layers, from host to host"
+    )
 
 
 def _replay(network: ServingNetwork, certificate: Mapping[str, Any]) -> float:

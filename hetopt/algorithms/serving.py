@@ -28,7 +28,8 @@ from hetopt.verify.serving_bound import check_bound
 __all__ = ["ServingAnswer", "solve_serving"]
 
 Ints = NDArray[np.int64]
-Report = Callable[[float, Ints, Ints], None]
+Report = Callable[[Ints, Ints], Any]
+ReportBound = Callable[[float, Literal["replayed", "solver"], dict[str, Any] | None], Any]
 
 _CLOSE = 1e-6  # relative gap that counts as none
 _SMALL = 1500  # intervals up to which the exact model is tried
@@ -71,8 +72,10 @@ class ServingAnswer(NamedTuple):
 def solve_serving(
     network: ServingNetwork,
     *,
+    plan: tuple[Ints, Ints] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-    report: Report = lambda value, start, hold: None,
+    report: Report = lambda start, hold: None,
+    report_bound: ReportBound = lambda bound, proof, certificate: None,
     seed: int = 0,
     workers: int = 1,
 ) -> ServingAnswer:
@@ -80,10 +83,14 @@ def solve_serving(
 
     Parameters
     ----------
+    plan
+        Start and hold of a plan to begin with.
     should_stop
         Asked several times a second; once it says yes the best plan and bound so far are returned.
     report
-        Called with value, start and hold of every better plan.
+        Called with start and hold of every better plan.
+    report_bound
+        Called with every better bound, its proof and its certificate (None with ``"solver"``).
     seed
         Of CP-SAT's random choices.
     workers
@@ -95,8 +102,8 @@ def solve_serving(
         Never worse than the plans of :func:`~hetopt.algorithms.serving_baselines.baselines`. Ends by itself when value and
         bound meet or the methods are through; minutes for 60 nodes if nothing stops it.
     """
-    search = _Search(network, should_stop, report, seed, workers)
-    search.first_plans()
+    search = _Search(network, should_stop, report, report_bound, seed, workers)
+    search.first_plans(plan)
     search.first_bound()
     for step in (search.exact, search.quick, search.apart, search.climb, search.thorough):
         if search.closed() or should_stop():
@@ -113,16 +120,19 @@ class _Search:
         network: ServingNetwork,
         should_stop: Callable[[], bool],
         report: Report,
+        report_bound: ReportBound,
         seed: int,
         workers: int,
     ) -> None:
         self.network, self.should_stop, self.seed, self.workers = network, should_stop, seed, workers
-        self._report = report
+        self._report, self._report_bound = report, report_bound
         nothing = np.zeros(network.n, dtype=np.int64)
-        self.best = Candidate(0.0, nothing, nothing)
-        self.certificate = area_bound(network)
-        self.bound = float(self.certificate["rate"])
+        self.best = Candidate(-1.0, nothing, nothing)
+        self.bound = np.inf
+        self.certificate: dict[str, Any] = {}
         self.proof: Literal["replayed", "solver"] = "replayed"
+        self.offer(Candidate(0.0, nothing, nothing))
+        self._tighten(area_bound(network))
 
     def closed(self) -> bool:
         """Do value and bound meet?"""
@@ -132,11 +142,12 @@ class _Search:
         """Keep a plan if it is better."""
         if plan.value > self.best.value:
             self.best = plan
-            self._report(plan.value, plan.start, plan.hold)
+            self._report(*self._in_use())
 
-    def first_plans(self) -> None:
+    def first_plans(self, given: tuple[Ints, Ints] | None) -> None:
         """Placement rules, and climbing from the best of them."""
-        plans = [Candidate(plan_value(self.network, *plan), *plan) for plan in baselines(self.network).values()]
+        starts = [*([] if given is None else [given]), *baselines(self.network).values()]
+        plans = [Candidate(plan_value(self.network, *plan), *plan) for plan in starts]
         plans.sort(key=lambda plan: -plan.value)
         self.offer(plans[0])
         for plan in plans[:_STARTS]:
@@ -147,8 +158,11 @@ class _Search:
         self._tighten(configuration_bound(self.network, above=self.best.value, should_stop=self.should_stop))
 
     def _tighten(self, certificate: dict[str, Any]) -> None:
-        if float(certificate["rate"]) < self.bound:
-            self.bound, self.certificate, self.proof = float(certificate["rate"]), certificate, "replayed"
+        """Replay a certificate and keep it if it is better."""
+        bound = check_bound(self.network, certificate)
+        if bound < self.bound:
+            self.bound, self.certificate, self.proof = bound, certificate, "replayed"
+            self._report_bound(bound, "replayed", certificate)
 
     def _chains(self, rates: int, tries: int, seed: int) -> None:
         """Chains, one or several side by side: of single nodes where links are missing; of blocks, twice, with clusters told
@@ -217,11 +231,15 @@ class _Search:
             self.offer(Candidate(plan_value(self.network, found.start, found.hold), found.start, found.hold))
         if found.bound < self.bound * (1 - 1e-9):
             self.bound, self.proof = max(found.bound, self.best.value), "solver"
+            self._report_bound(self.bound, "solver", None)
+
+    def _in_use(self) -> tuple[Ints, Ints]:
+        """Start and hold of the best plan without nodes that carry nothing."""
+        used = max_flow(self.network, self.best.start, self.best.hold).node > 0
+        return np.where(used, self.best.start, 0), np.where(used, self.best.hold, 0)
 
     def answer(self) -> ServingAnswer:
-        """The plan without nodes that carry nothing, evaluated exactly, and the bound, replayed."""
-        flow = max_flow(self.network, self.best.start, self.best.hold)
-        used = flow.node > 0
-        start, hold = np.where(used, self.best.start, 0), np.where(used, self.best.hold, 0)
-        check_bound(self.network, self.certificate)
-        return ServingAnswer(start, hold, flow.value, max(self.bound, flow.value), self.certificate, self.proof)
+        """The best plan, evaluated exactly, and the bound."""
+        start, hold = self._in_use()
+        value = max_flow(self.network, start, hold).value
+        return ServingAnswer(start, hold, value, max(self.bound, value), self.certificate, self.proof)
