@@ -258,7 +258,7 @@ def configuration_bound(
     Parameters, result and unit as for :func:`knapsack_bound`; the prices start from there, the columns from the knapsacks
     that it met.
     """
-    known: set[tuple[int, bytes]] = set()
+    known: dict[tuple[int, bytes], None] = {}
     effort = Effort(cells, should_stop)
 
     def attempt(dual: KnapsackDual) -> Certificate | None:
@@ -302,7 +302,7 @@ def _climb(
     return DeadlineBound(bound, certificate, low, grid, test.weights / total, test.count_weights / total)
 
 
-def _generate_columns(dual: KnapsackDual, known: set[tuple[int, bytes]], effort: Effort) -> Certificate | None:
+def _generate_columns(dual: KnapsackDual, known: dict[tuple[int, bytes], None], effort: Effort) -> Certificate | None:
     """Minimise the share of jobs that no convex mix of configurations covers; its duals are the best prices.
 
     ``known`` keeps configurations between deadlines: one that fits a deadline fits every later one.
@@ -314,7 +314,7 @@ def _generate_columns(dual: KnapsackDual, known: set[tuple[int, bytes]], effort:
         for i, jobs in enumerate(taken):
             key = (i, jobs.tobytes())
             if len(jobs) and key not in known:
-                known.add(key)
+                known[key] = None
                 fresh.append((i, jobs))
 
     prices, certificate = raise_prices(dual, iterations=150, effort=effort, seen=remember)
