@@ -32,6 +32,7 @@ _HOME = {
     "explain": "explain",
     "export": "io.exporters",
     "compare": "solve",
+    "prove_again": "solve",
     "read": "io.instances",
     "read_result": "io.results",
     "write": "io.instances",
@@ -58,6 +59,7 @@ __all__ = [
     "compare",
     "explain",
     "export",
+    "prove_again",
     "read",
     "read_result",
     "solve",
@@ -102,5 +104,5 @@ if TYPE_CHECKING:
     from hetopt.records import Device, Edge, Job, Link, Task
     from hetopt.result import Result
     from hetopt.solution import Solution
-    from hetopt.solve import bound, compare, solve
+    from hetopt.solve import bound, compare, prove_again, solve
     from hetopt.verify.result import verify

@@ -336,16 +336,28 @@ def compare(
 @main.command()
 @FILE
 @click.argument("result", type=click.Path(path_type=Path))
+@click.option(
+    "--again", is_flag=True, help="Run the method whose word the bound is once more, where none can be replayed."
+)
+@click.option("--time-limit", type=_Seconds(), help="Time for --again.")
 @FORMULATION
 @JSON
-def verify(file: Path, result: Path, formulation: Path | None, as_json: bool) -> int:
+def verify(
+    file: Path, result: Path, again: bool, time_limit: float | None, formulation: Path | None, as_json: bool
+) -> int:
     """Check the plan and the bound in RESULT against the instance in FILE. Needs no solver."""
     import hetopt
 
     instance = _read(file, formulation)
     claimed = hetopt.read_result(result, instance)
+    statement = []
     try:
         checked = hetopt.verify(instance, claimed)
+        statement.append(checked.statement)
+        if again and checked.bound is not None and checked.bound_proof in ("algorithm", "solver"):
+            with _running(as_json) as control:
+                second = hetopt.prove_again(instance, claimed, time_limit=time_limit, control=control)
+            statement.append(_compared(checked.bound, claimed.sense, second))
     except VerificationError as error:
         if as_json:
             _print_json({"valid": False, "violations": list(error.violations)})
@@ -357,10 +369,77 @@ def verify(file: Path, result: Path, formulation: Path | None, as_json: bool) ->
             "bound": checked.bound,
             "bound_proof": checked.bound_proof,
         }
-        _print_json({**record, "statement": checked.statement})
+        _print_json({**record, "statement": "; ".join(statement)})
     else:
-        click.echo(checked.statement)
+        click.echo("\n".join(statement))
     return 0
+
+
+def _compared(bound: float, sense: str, second: Result) -> str:
+    """What a second run says about a claimed bound; VerificationError when it refutes it."""
+    from hetopt.result import TOLERANCE
+
+    sign = 1.0 if sense == "min" else -1.0
+    slack = TOLERANCE * abs(bound)
+    if second.objective is not None and sign * (bound - second.objective) > slack:
+        raise VerificationError(
+            [
+                f"run again, {second.method} found a plan of value {second.objective:.9g}, better than the bound {bound:.9g}"
+            ]
+        )
+    if second.bound is not None and sign * (bound - second.bound) <= slack:
+        return f"run again, it gave the bound {second.bound:.9g} in {second.seconds:.1f} s: confirmed"
+    got = "no bound" if second.bound is None else f"only the bound {second.bound:.9g}"
+    return f"run again, it gave {got} in {second.seconds:.1f} s: not confirmed"
+
+
+@main.command()
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@QUESTION
+@click.option("--method", metavar="M", default="auto", show_default=True, help="Method for every file.")
+@LIMITS
+@click.option("--gap", type=_Gap(), default=0.0, show_default=True, help="Stop each at this relative gap.")
+@click.option("--dask", metavar="ADDRESS", help="Scheduler to spread the files over (tcp://host:8786), or local.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), required=True, help="Folder for the result files.")
+@JSON
+def sweep(
+    files: tuple[Path, ...], objective: str | None, options: Any, formulation: Path | None, method: str,
+    time_limit: float | None, threads: int, seed: int, gap: float, dask: str | None, output: Path, as_json: bool,
+) -> int:  # fmt: skip
+    """Solve many FILES, each with the same limits; a file whose result is in the folder is not solved again.
+
+    The exit code is 1 when a file was no good, else the largest of the single runs' codes.
+    """
+    from hetopt import report
+    from hetopt.io.results import summary
+    from hetopt.sweep import sweep as run
+
+    _user_formulation(formulation)
+    if formulation is not None and dask is not None:
+        raise InputError(
+            "--formulation is not known to Dask's workers; leave out --dask, or offer it as an entry point"
+        )
+    answers: dict[str, Result] = {}
+    bad: dict[str, str] = {}
+    with _running(as_json) as control:
+        for file, answer in run(
+            files, output=output, dask=dask, cancelled=control.cancelled, objective=objective, options=dict(options),
+            method=method, time_limit=time_limit, gap=gap, threads=threads, seed=seed,
+        ):  # fmt: skip
+            if isinstance(answer, InputError):
+                bad[str(file)] = str(answer)
+                click.echo(f"error: {answer}", err=True)
+            else:
+                answers[str(file)] = answer
+                click.echo(f"{file}: {answer.status} {report.number(answer.objective)}", err=True)
+    if as_json:
+        rows = {name: summary(r, None) for name, r in answers.items()}
+        _print_json({**rows, **{name: {"status": "error", "messages": [text]} for name, text in bad.items()}})
+    elif answers:
+        report.print_comparison({f.stem: answers[str(f)] for f in files if str(f) in answers}, "file")
+    if control.cancelled.is_set():
+        return INTERRUPTED
+    return BAD_INPUT if bad else max((r.exit_code for r in answers.values()), default=0)
 
 
 # Looking --------------------------------------------------------------------------------------------------------------

@@ -118,9 +118,9 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else "-" if value is None else f"{float(value):.4g}"
 
 
-def print_comparison(results: Mapping[str, Result]) -> None:
-    """A row a method: status, value, bound, gap, times."""
-    table = Table("method", "status", box=None, padding=(0, 2, 0, 0))
+def print_comparison(results: Mapping[str, Result], what: str = "method") -> None:
+    """A row a method (or a file): status, value, bound, gap, times."""
+    table = Table(what, "status", box=None, padding=(0, 2, 0, 0))
     for name in ("value", "bound", "gap", "proof", "seconds", "cpu"):
         table.add_column(name, justify="left" if name == "proof" else "right")
     for name, r in results.items():

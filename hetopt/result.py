@@ -103,6 +103,11 @@ class Result:
         return distance / abs(self.objective) if self.objective else None
 
     @property
+    def bound_method(self) -> str:
+        """Name of the method whose bound this is."""
+        return self.method.rpartition(", bound by ")[2]
+
+    @property
     def status(self) -> Status:
         """One word, derived: optimal, feasible, infeasible, unknown or error."""
         if self.solution is not None and self.verified:

@@ -23,7 +23,7 @@ from hetopt.registry import problem_for
 from hetopt.result import TOLERANCE, Result
 from hetopt.solution import Solution
 
-__all__ = ["bound", "compare", "solve"]
+__all__ = ["bound", "compare", "prove_again", "solve"]
 
 
 def solve(
@@ -157,6 +157,29 @@ def compare(
         if on_result:
             on_result(name, results[name])
     return results
+
+
+def prove_again(
+    instance: Instance, result: Result, *, time_limit: float | None = None, control: Control | None = None
+) -> Result:
+    """Run the method whose word a result's bound is once more, with the result's own question, threads and seed.
+
+    What comes back is that run's own Result: its ``bound`` is as good as the claimed one, or the claim stays unconfirmed. A
+    plan better than the claimed bound refutes it.
+
+    Raises
+    ------
+    InputError
+        The result has no bound, or its method does not exist or does not fit.
+    """
+    if result.bound is None:
+        raise InputError("the result has no bound, so there is nothing to prove again")
+    problem = problem_for(instance.with_question({}), result.problem)
+    question = problem.question(instance.with_question({}), result.question)
+    ran = result.run.get("options", {})
+    threads, seed, solver = ran.get("threads", 1), ran.get("seed", 0), ran.get("solver")
+    run = _Run(instance, question, control, time_limit, 0.0, threads, seed, None, None, RunOptions(solver))
+    return run([_asked_for(problem, instance, question, result.bound_method)])
 
 
 def _asked_for(problem: Problem, instance: Instance, question: Question, name: str) -> Step:

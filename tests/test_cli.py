@@ -479,12 +479,32 @@ def raising(error):
     raise error
 
 
+class TestSweep:
+    def test_a_folder_of_answers(self, small, tmp_path):
+        run = call("sweep", small, "-o", "out", "--json")
+        assert run.exit_code == 0
+        assert json.loads(run.stdout)[small]["status"] == "optimal"
+        assert call("verify", small, "out/small.result.json").exit_code == 0
+
+    def test_a_file_that_is_not_there(self, small):
+        run = call("sweep", "nowhere.json", small, "-o", "out")
+        assert run.exit_code == 1
+        assert "nowhere.json" in run.stderr
+        assert "optimal" in run.stderr
+
+
 class TestVerify:
+    def test_again_runs_the_prover_once_more(self, small):
+        call("solve", small, "--method", "cpsat", "-o", "r.json")
+        run = call("verify", small, "r.json", "--again", "--time-limit", "20")
+        assert run.exit_code == 0
+        assert "confirmed" in run.stdout or "replayed" in run.stdout
+
     def test_accepts_and_rejects(self, small):
         call("solve", small, "-o", "r.json")
         run = call("verify", small, "r.json")
         assert (run.exit_code, run.stderr) == (0, "")
-        assert run.stdout.startswith("valid plan of value 3, bound 3 (")
+        assert run.stdout.startswith("assignment.makespan: valid plan of value 3, bound 3 (")
         record = json.loads(call("verify", small, "r.json", "--json").stdout)
         assert (record["valid"], record["objective"], record["bound"]) == (True, 3.0, 3.0)
         placement = json.loads(Path("r.json").read_text())["solution"]["placement"]

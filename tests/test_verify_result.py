@@ -57,7 +57,7 @@ class TestAccepted:
     def test_a_proved_answer(self, result):
         report = hetopt.verify(INSTANCE, result)
         assert (report.objective, report.bound, report.bound_proof) == (4.0, 4.0, "replayed")
-        assert report.statement == "valid plan of value 4, bound 4 (replayed from the certificate)"
+        assert report.statement == "assignment.makespan: valid plan of value 4, bound 4 (replayed from the certificate)"
         assert report.details["devices"]["gpu"] == {"load": 4.0, "memory": 10.0, "tasks": 2}
 
     def test_after_a_trip_through_a_file(self, result):
@@ -66,6 +66,17 @@ class TestAccepted:
     def test_under_another_name_and_question(self, result):
         renamed = replace(INSTANCE, name="other", description="text", question={})
         assert hetopt.verify(renamed, result).objective == 4.0
+
+    def test_says_that_the_file_asks_something_else(self, result):
+        other = INSTANCE.with_question({"objective": "bottleneck"})
+        statement = hetopt.verify(other, result).statement
+        assert statement.startswith(
+            "assignment.makespan: not the file's own question (assignment.bottleneck); valid plan"
+        )
+
+    def test_says_that_no_instance_is_named(self, result):
+        statement = hetopt.verify(INSTANCE, replace(result, instance_digest="")).statement
+        assert "the result does not say which instance it belongs to; valid plan" in statement
 
     def test_a_bare_plan(self):
         report = hetopt.verify(INSTANCE, BEST)
@@ -76,16 +87,27 @@ class TestAccepted:
     def test_a_bound_without_certificate_is_labelled(self, result, proof):
         report = hetopt.verify(INSTANCE, replace(result, certificate=None, bound_proof=proof, solver="cpsat 9"))
         words = {
-            "solver": "the word of cpsat 9",
-            "algorithm": "the word of an exact algorithm (cpsat)",
+            "solver": "the word of cpsat 9, not checked here",
+            "algorithm": "the word of an algorithm of ours (cpsat), not run again here",
             "none": "without proof",
         }
         assert report.bound_proof == proof
-        assert report.statement == f"valid plan of value 4, bound 4 ({words[proof]})"
+        assert report.statement == f"assignment.makespan: valid plan of value 4, bound 4 ({words[proof]})"
+
+    def test_a_heuristic_proves_no_bound(self, result):
+        claimed = replace(result, certificate=None, bound_proof="algorithm", method="cpsat, bound by greedy")
+        assert violations(INSTANCE, claimed) == (
+            "the bound is called the word of greedy, a heuristic, which proves none",
+        )
+        unknown = replace(claimed, method="wizard")
+        assert violations(INSTANCE, unknown) == (
+            "the bound is called the word of wizard, which is no method of assignment.makespan",
+        )
 
     def test_a_bound_alone(self, result):
         bound = hetopt.bound(INSTANCE, method="lp")
-        assert hetopt.verify(INSTANCE, bound).statement == "no plan, bound 4 (replayed from the certificate)"
+        statement = hetopt.verify(INSTANCE, bound).statement
+        assert statement == "assignment.makespan: no plan, bound 4 (replayed from the certificate)"
 
     def test_a_weaker_bound_than_is_proved(self, result):
         assert hetopt.verify(INSTANCE, replace(result, bound=3.5)).bound == 3.5
@@ -335,3 +357,20 @@ class TestInfeasible:
         claim = Result("assignment.makespan", {}, "min", "infeasible", solver="cpsat 9.9")
         report = hetopt.verify(INSTANCE, claim)
         assert report.statement == "no plan; that there is none is the word of cpsat 9.9, not checked here"
+
+
+class TestAgain:
+    def test_a_solvers_word_is_confirmed(self, result):
+        claimed = replace(result, certificate=None, bound_proof="solver", method="cpsat")
+        assert hetopt.prove_again(INSTANCE, claimed).bound == claimed.bound
+
+    def test_a_wrong_word_is_refuted_by_a_plan(self, tmp_path):
+        harder = replace(hetopt.solve(INSTANCE, method="greedy"), bound=4.0, bound_proof="solver", method="cpsat")
+        worse = replace(harder, objective=9.0, bound=9.0)
+        second = hetopt.prove_again(INSTANCE, worse)
+        assert second.objective == 4.0 < worse.bound
+
+    def test_without_a_bound_there_is_nothing_to_prove(self, result):
+        bare = replace(result, bound=None, bound_proof="none", certificate=None)
+        with pytest.raises(hetopt.InputError, match="nothing to prove again"):
+            hetopt.prove_again(INSTANCE, bare)

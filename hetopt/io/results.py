@@ -28,8 +28,8 @@ _REASONS = ("finished", "infeasible", "limit", "interrupted", "error")
 _PROOFS = ("none", "replayed", "algorithm", "solver")
 
 
-def summary(result: Result, instance: Instance) -> dict[str, Any]:
-    """The object that ``--json`` prints: the answer, without the record of the run."""
+def summary(result: Result, instance: Instance | None) -> dict[str, Any]:
+    """The object that ``--json`` prints: the answer, without the record of the run; without an instance, without the plan."""
     return {
         "status": result.status,
         "objective": result.objective,
@@ -41,7 +41,7 @@ def summary(result: Result, instance: Instance) -> dict[str, Any]:
         "solver": result.solver,
         "seconds": round(result.seconds, 6),
         "instance": {"name": result.instance_name, "digest": result.instance_digest},
-        "solution": result.solution.to_json(instance) if result.solution is not None else None,
+        "solution": result.solution.to_json(instance) if result.solution is not None and instance is not None else None,
         "problem": result.problem,
         "sense": result.sense,
         "question": dict(result.question),

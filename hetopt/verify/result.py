@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hetopt.control import NOISE
-from hetopt.errors import VerificationError
+from hetopt.errors import InputError, VerificationError
+from hetopt.formulation import Problem
 from hetopt.instance import Instance
-from hetopt.registry import problem
+from hetopt.registry import problem, problem_for
 from hetopt.result import TOLERANCE, Result
 from hetopt.solution import Solution
 
@@ -63,8 +64,6 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
         The result names a problem or an option that does not exist.
     """
     if isinstance(result, Solution):
-        from hetopt.registry import problem_for
-
         chosen = problem_for(instance)
         evaluation = chosen.judge(instance, chosen.question(instance), result)
         if evaluation.violations:
@@ -113,6 +112,8 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
                 proof = "replayed"
     elif proof == "replayed":
         found.append("the result claims a replayed bound but stores no certificate")
+    elif proof == "algorithm" and (doubt := _no_prover(chosen, result.bound_method)):
+        found.append(doubt)
     if bound is not None and objective is not None and not found:
         over = bound - objective if result.sense == "min" else objective - bound
         if over > tolerance * max(abs(objective), abs(bound)):
@@ -125,7 +126,33 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
         again = chosen.precheck(instance, question)
         statement = f"there is no plan, shown again: {again[0]}" if again else _nothing(result)
         return Report(None, bound, proof, statement, details)
-    return Report(objective, bound, proof, _statement(result, objective, bound, proof), details)
+    statement = _statement(result, objective, bound, proof)
+    return Report(objective, bound, proof, _asked(instance, result, chosen) + statement, details)
+
+
+def _no_prover(chosen: Problem, name: str) -> str | None:
+    """Why no algorithm of this name can have proved a bound; None when one can."""
+    kind = {method.name: method.kind for method in chosen.methods}.get(name)
+    if kind is None:
+        return f"the bound is called the word of {name or 'an unnamed algorithm'}, which is no method of {chosen.name}"
+    return f"the bound is called the word of {name}, a heuristic, which proves none" if kind == "heuristic" else None
+
+
+def _asked(instance: Instance, result: Result, chosen: Problem) -> str:
+    """What the result answers, and what about that may surprise a reader who knows only the file."""
+    own_objective = (chosen.objectives[0], chosen.name)
+    options = ", ".join(f"{k}={v}" for k, v in result.question.items() if k != "objective" or v not in own_objective)
+    out = f"{chosen.name}{f' ({options})' if options else ''}: "
+    try:
+        own: Problem | None = problem_for(instance)
+        same = own is chosen and dict(own.question(instance).to_json()) == dict(result.question)
+    except InputError:
+        own, same = None, False
+    if own is not None and not same:
+        out = f"{out}not the file's own question ({own.name}); "
+    if not result.instance_digest:
+        out = f"{out}the result does not say which instance it belongs to; "
+    return out
 
 
 def _close(claimed: float, actual: float, tolerance: float) -> bool:
@@ -148,8 +175,8 @@ def _statement(result: Result, objective: float | None, bound: float | None, pro
         return f"{plan}, no bound"
     word = {
         "replayed": "replayed from the certificate",
-        "algorithm": f"the word of an exact algorithm ({result.method})",
-        "solver": f"the word of {result.solver or 'the solver'}",
+        "algorithm": f"the word of an algorithm of ours ({result.bound_method}), not run again here",
+        "solver": f"the word of {result.solver or 'the solver'}, not checked here",
         "none": "without proof",
     }[proof]
     return f"{plan}, bound {bound:.9g} ({word})"
