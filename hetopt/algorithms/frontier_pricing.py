@@ -140,12 +140,11 @@ def _sweep(  # type: ignore[no-untyped-def]
     scale = buckets / limit
     ceiling = limit * (1.0 + 1e-9)
     profits, excesses, loads = table[0], table[1], table[2]
-    most = 0
+    most = 1
     for t in range(len(first) and first[-1]):
         most = max(most, enter_ptr[t + 1] - enter_ptr[t])
-    place = np.empty(most, dtype=np.int64)
-    stop = np.empty(most, dtype=np.int64)
-    head = np.empty(most)
+    place, stop, side = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    head, add, earn, surplus = np.empty(most), np.empty(most), np.empty(most), np.empty(most)
     done = 0
     while layer < n:
         now, nxt = layer % 2, (layer + 1) % 2
@@ -157,33 +156,30 @@ def _sweep(  # type: ignore[no-untyped-def]
                 return layer, state
             t = following + state
             ways = enter_ptr[t + 1] - enter_ptr[t]
-            completion = left[t, 0]
+            highest = ceiling - left[t, 0]
             for j in range(ways):
                 step = enter[enter_ptr[t] + j]
-                s, x = step // 2, step % 2
-                place[j], stop[j] = ends[now, s - base], ends[now, s - base + 1]
-                head[j] = loads[now, place[j]] + step_load[s, x] if place[j] < stop[j] else np.inf
-            begin = ends[nxt, state]
-            end = begin
+                s, x = step >> 1, step & 1
+                place[j], stop[j], side[j] = ends[now, s - base], ends[now, s - base + 1], x
+                add[j] = step_load[s, x]
+                earn[j] = gain[layer] if x == 1 else 0.0
+                surplus[j] = earn[j] - slope * add[j]
+                head[j] = loads[now, place[j]] + add[j] if place[j] < stop[j] else np.inf
+            end = ends[nxt, state]
             top, with_it, bucket = _NONE, _NONE, -1
             while True:
-                best = -1
-                l = np.inf
-                for j in range(ways):
+                best = 0
+                l = head[0] if ways > 0 else np.inf
+                for j in range(1, ways):
                     if head[j] < l:
                         l = head[j]
                         best = j
-                if best < 0 or l + completion > ceiling:
+                if l > highest:
                     break
-                step = enter[enter_ptr[t] + best]
-                s, x = step // 2, step % 2
                 origin = place[best]
-                p, q = profits[now, origin], excesses[now, origin] - slope * step_load[s, x]
-                if x == 1:
-                    p += gain[layer]
-                    q += gain[layer]
-                place[best] += 1
-                head[best] = loads[now, origin + 1] + step_load[s, x] if origin + 1 < stop[best] else np.inf
+                p, q = profits[now, origin] + earn[best], excesses[now, origin] + surplus[best]
+                place[best] = origin + 1
+                head[best] = loads[now, origin + 1] + add[best] if origin + 1 < stop[best] else np.inf
                 done += 1
                 # An entry of no more load that is at least as good in all that counts makes this one useless.
                 if p <= top and (q <= with_it or not optimistic):
@@ -203,7 +199,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                 if p > top:
                     top, with_it = p, q
                 if not optimistic:
-                    parent[start[layer + 1] + end - 1] = (origin << 1) | x
+                    parent[start[layer + 1] + end - 1] = (origin << 1) | side[best]
             ends[nxt, state + 1] = end
             state += 1
         start[layer + 2] = start[layer + 1] + ends[nxt, state]

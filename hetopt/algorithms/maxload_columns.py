@@ -46,6 +46,7 @@ _PRICE_BITS = 40  # a certificate's integer prices add up to about 2^40
 _FEWEST, _MOST = 250, 1 << 15  # buckets
 _DISJOINT = 8  # columns a round and type
 _EMPTY = 1e-9  # artificial weight, of all weight, that counts as none
+_CLEAR = 1e-10  # worth, of all prices, that is more than rounding: a replay in integers is sure to see it
 
 
 class Prices(NamedTuple):
@@ -176,7 +177,7 @@ class Refuter:
         Complexity: each round is a linear program of n rows and ``2 + 8`` sweeps a type.
         """
         worth, _ = self._worth(self.center, limit)
-        if worth > 0:
+        if self._refutes(worth):
             return Refutation(self._certificate(limit, self.center), False, 0)
         master = _Master(self, limit)
         rounds = 0
@@ -198,7 +199,7 @@ class Refuter:
                     turned = True
                 if value > worth:
                     worth, self.center = value, point
-                if worth > 0:
+                if self._refutes(worth):
                     return Refutation(self._certificate(limit, self.center), False, rounds)
                 if new or share == 0.0 or should_stop():
                     break
@@ -210,6 +211,9 @@ class Refuter:
                 else:
                     self.buckets = min(_MOST, self.buckets * (3 if new else 4) // 2)
         return Refutation(None, False, rounds)
+
+    def _refutes(self, worth: float) -> bool:
+        return worth > _CLEAR * float(self.center.classes.sum())
 
     def _worth(self, point: Prices, limit: float) -> tuple[float, list[float]]:
         """Weak-duality value of a dual point, and the profit bound of each type that pays."""
@@ -234,7 +238,9 @@ class Refuter:
         for (t, sweep), bound in zip(self.sweeps.items(), bounds, strict=True):
             profit = self._profit(point, t)
             for number in range(min(int(graph.count[t]), _DISJOINT)):
-                found = best_set(sweep, profit, limit, self.buckets, float(point.seconds[t]))
+                # The runners-up only have to be good: half the buckets do.
+                buckets = max(_FEWEST, self.buckets // (1 if number == 0 else 2))
+                found = best_set(sweep, profit, limit, buckets, float(point.seconds[t]))
                 if number == 0:
                     optimism += float(graph.count[t]) * (bound - max(found.profit, 0.0))
                     ascent -= float(graph.count[t]) * found.members

@@ -36,8 +36,9 @@ IntArray = NDArray[np.int64]
 _MEET = 1e-7  # value and bound this close, relatively, count as equal; rounding of the replay is far below
 _FINE = 1e-5  # limits between a proved and a hopeless one closer than this are not tried
 _PRICED = 4_000  # classes; beyond, one sweep takes longer than whole searches
-_FIRST = 8  # descents, and linear programs, of the first turn; later turns are longer
+_FIRST = 8  # linear programs of the first turn; later turns are longer
 _LONGEST = 64
+_EVEN = 150  # classes at which a descent and a linear program take about equally long; a descent grows faster
 
 
 class NoncontiguousAnswer(NamedTuple):
@@ -175,8 +176,9 @@ class _Run:
         while not self._closed() and not self.should_stop():
             size = min(_LONGEST, _FIRST << turn)
             before = self.value
-            self._search(order, size, turn)
-            fruitless = fruitless + size if self.value == before else 0
+            descents = max(4, min(patience, size * _EVEN // graph.n))
+            self._search(order, descents, turn)
+            fruitless = fruitless + descents if self.value == before else 0
             proving = self._raise_bound(size)
             if not proving and fruitless >= patience:
                 break
@@ -256,7 +258,8 @@ class _Run:
                 self.max_states = 0
                 return False
             self.stats["states"] = float(sum(s.states for s in self.refuter.sweeps.values()))
-        refuter, found = self.refuter, None
+        refuter = self.refuter
+        found: list[dict[str, Any]] = []
         low = self.bound
         while programs > 0 and not self.should_stop():
             top = min(self.value * (1 - _MEET / 2), self.hopeless)
@@ -268,15 +271,16 @@ class _Run:
             programs -= attempt.rounds + 1
             self.stats["programs"] += attempt.rounds
             if attempt.certificate is not None:
-                low, found = limit, attempt.certificate
+                low = limit
+                found.append(attempt.certificate)
             elif attempt.exhausted:
                 self.hopeless = limit
             else:
                 break
         self.stats["columns"] = float(len(refuter.columns))
-        if found is not None and not self._prove(found):
-            # A replay is sharper or blunter by rounding only; a limit below it is certain to pass.
-            self.hopeless = min(self.hopeless, low)
+        while found and not self._prove(found[-1]):
+            # What the replay, blunter by its rounding, does not see is not tried again.
+            self.hopeless = min(self.hopeless, found.pop()["limit"])
         top = min(self.value * (1 - _MEET / 2), self.hopeless)
         return self.bound < top * (1 - (_FINE if top == self.hopeless else _MEET))
 

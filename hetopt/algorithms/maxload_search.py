@@ -1,12 +1,10 @@
 """Plans by local search: assign classes to devices, contiguous or not, so that the largest load is small.
 
 :func:`improve` is a large-neighbourhood search from a given plan. Its main move takes two devices and divides what they hold
-anew, in the best of all ways (:mod:`hetopt.algorithms.maxload_resplit`), under the potential ``sum_d (load_d / reference) ** p``
-with p changing from descent to descent: a large p follows the largest load, a small one saves communication, which makes
-room everywhere. Between descents, and where frontiers are too wide to divide a pair,
-:func:`~hetopt.algorithms.maxload_anneal.anneal` moves single classes,
-connected clusters and swaps. Both know several device types, different rates in and out, memory and classes that cannot
-run everywhere. Memory O(nets * devices).
+anew, in the best of all ways (:mod:`hetopt.algorithms.maxload_resplit`). Best is meant under a potential: what loads exceed a
+target a little below the best value, plus a small share of all load. The share saves communication, and that makes room for
+the next device to come below the target. Between descents, and where frontiers are too wide to divide a pair,
+:func:`~hetopt.algorithms.maxload_anneal.anneal` moves single classes, connected clusters and swaps.
 
 What this is not: a bound. Nothing here says how good a plan is; :mod:`hetopt.algorithms.maxload_columns` does.
 """
@@ -24,11 +22,14 @@ from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["improve"]
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Pair = tuple[int, int]
 
 _EFFORT = 3_000_000  # pairs of loads that one division may look at, about 0.06 s
-_POWERS = (3.0, 8.0, 20.0, 60.0, 150.0)
 _BETTER = 1.0 - 1e-9  # what counts as an improvement, so that rounding does not
+_SHARES = (0.0004, 0.002, 0.006, 0.03)  # worth of a second of load, against a second beyond the target
+_GAPS = (1e-4, 1e-3)  # target below the best value, relatively
 
 
 def improve(
@@ -53,7 +54,7 @@ def improve(
     order
         (n,) order of small frontier width, for the divisions.
     rounds
-        Descents, each followed by a kick.
+        Descents, with a kick between two.
     target
         Stop when the largest load is at most this (a proved bound).
     seed
@@ -68,15 +69,16 @@ def improve(
     """
     search = _Search(graph, device, order, seed, should_stop, report)
     for number in range(rounds):
-        search.descend(20.0 if number == 0 else float(search.random.choice(_POWERS)))
-        if should_stop() or search.value <= target * (2.0 - _BETTER) or len(search.kind) < 2:
+        if number:
+            search.kick()
+        search.descend()
+        if should_stop() or search.value <= target * (2.0 - _BETTER) or not search.pairs:
             break
-        search.kick()
     return search.best, search.value
 
 
 class _Search:
-    """Current and best plan of :func:`improve`."""
+    """Current and best plan of :func:`improve`, and the pairs of devices that may still gain from a division."""
 
     def __init__(
         self,
@@ -91,80 +93,93 @@ class _Search:
         self.kind = devices(graph).type
         self.nets = graph.nets_of_classes()
         self.random = np.random.default_rng(seed)
-        self.best = device.copy()
-        self.value = float(device_loads(graph, device).max(initial=0.0))
         self.device, self.load = device.copy(), device_loads(graph, device)
+        self.best, self.value = device.copy(), float(self.load.max(initial=0.0))
+        self.pairs = [(a, b) for a in range(len(self.kind)) for b in range(a)]
+        self.unsettled = set(self.pairs)
+        self.share, self.gap = _SHARES[1], _GAPS[0]
+        self.calm = False  # no pair of the best plan can gain under the present potential
         # A division looks at about (classes of the pair) * (states) * (buckets) pairs of loads.
         per_pair = max(1.0, 2.0 * graph.n / max(1, len(self.kind)))
-        self.buckets = int(np.clip(_EFFORT / (10 * per_pair), 40, 1000))
+        self.buckets = int(np.clip(_EFFORT / (10 * per_pair), 40, 400))
 
-    def descend(self, power: float) -> None:
+    def descend(self) -> None:
         """Divide pairs anew until no pair can lower the potential."""
-        count = len(self.kind)
-        settled: set[tuple[int, int]] = set()
-        while len(settled) < count * (count - 1) and not self.should_stop():
+        while self.unsettled and self.value > 0.0 and not self.should_stop():
             top = int(self.load.argmax())
-            a = top if self.random.random() < 0.4 else int(self.random.integers(count))
-            b = int(self.random.integers(count - 1))
-            b += b >= a
-            if (a, b) in settled:
-                left = [(c, d) for c in range(count) for d in range(count) if c != d and (c, d) not in settled]
-                a, b = left[int(self.random.integers(len(left)))]
-            settled.add((a, b))
-            reference = float(self.load.max())
-            if reference <= 0.0:
-                return
-            before = (self.load[a] / reference) ** power + (self.load[b] / reference) ** power
-            if self._divide(a, b, reference, power, before * _BETTER):
-                settled = {pair for pair in settled if a not in pair and b not in pair} | {(a, b), (b, a)}
+            choice = sorted(pair for pair in self.unsettled if top in pair)
+            if not choice or self.random.random() < 0.5:
+                choice = sorted(self.unsettled)
+            pair = choice[int(self.random.integers(len(choice)))]
+            self.unsettled.discard(pair)
+            a, b = pair if self.random.random() < 0.5 else pair[::-1]
+            limit = max(float(self.load[a]), float(self.load[b]), self.value * _BETTER)
+            before = float(self._potential(self.load[[a, b]]).sum())
+            if self._divide(a, b, limit, before - (1.0 - _BETTER) * self.value):
+                self.unsettled.discard(pair)
+        self.calm = self.calm or np.array_equal(self.device, self.best)
 
     def kick(self) -> None:
-        """From the best plan, a few random divisions, or an annealing walk."""
+        """From the best plan, one or two random divisions, or an annealing walk; now and then another potential."""
         self._move_to(self.best.copy())
+        if self.random.random() < 0.3:
+            self.share = float(self.random.choice(_SHARES))
+            self.gap = float(self.random.choice(_GAPS))
+            self.calm = False
+        self.unsettled = set() if self.calm else set(self.pairs)
         if self.random.random() < 0.5:
-            for _ in range(int(self.random.integers(1, 4))):
+            for _ in range(int(self.random.integers(1, 3))):
                 a, b = self.random.choice(len(self.kind), 2, replace=False).tolist()
-                slack = float(self.random.choice([1.003, 1.01, 1.03]))
-                self._divide(a, b, max(slack * self.value, float(self.load[a]), float(self.load[b])), 0.0, np.inf)
+                slack = float(self.random.choice([1.001, 1.003, 1.01, 1.03]))
+                self._divide(a, b, max(slack * self.value, float(self.load[a]), float(self.load[b])), None)
             return
         hot = float(10.0 ** self.random.uniform(-2.0, 0.5))
-        steps = int(self.random.choice([200, 2_000, 20_000]))
-        best, last = anneal(
-            self.graph, self.device, steps=steps, hot=hot, cold=hot / 100, power=float(self.random.choice(_POWERS)),
-            seed=int(self.random.integers(1 << 62)), should_stop=self.should_stop,
+        steps = int(self.random.choice([200, 2_000]))
+        met, last = anneal(
+            self.graph, self.device, steps=steps, hot=hot, cold=hot / 100, seed=int(self.random.integers(1 << 62)),
+            should_stop=self.should_stop,
         )  # fmt: skip
-        self._move_to(best)
+        self._move_to(met)
         self._move_to(last)
 
-    def _divide(self, a: int, b: int, limit: float, power: float, below: float) -> bool:
-        """Divide two devices' classes in the way of least potential, if that is below a number; power 0: at random."""
+    def _potential(self, load: FloatArray) -> FloatArray:
+        """(k,) what loads cost: seconds beyond the target, many of them on one device more, and a share of all."""
+        target = self.value * (1.0 - self.gap)
+        beyond = np.maximum(load - target, 0.0)
+        return np.asarray(beyond + 100.0 * beyond * beyond / max(target, 1e-300) + self.share * load)
+
+    def _divide(self, a: int, b: int, limit: float, below: float | None) -> bool:
+        """Divide two devices' classes with the least potential, if that is below a number; None: at random."""
         types = (int(self.kind[a]), int(self.kind[b]))
         found = resplit(
             self.graph, self.nets, self.device, (a, b), types, self.order, limit, buckets=self.buckets, effort=_EFFORT
         )
         if found is None:
             return False
-        if power:
-            worth = (found.first / limit) ** power + (found.second / limit) ** power
+        if below is not None:
+            worth = self._potential(found.first) + self._potential(found.second)
         else:
             # Among five ways at random the one with the least communication.
+            drawn = self.random.integers(len(found.first), size=5)
             worth = np.full(len(found.first), np.inf)
-            drawn = self.random.integers(len(worth), size=5)
             worth[drawn] = found.first[drawn] + found.second[drawn]
         k = int(worth.argmin())
-        if not worth[k] < below:
+        if below is not None and not worth[k] < below:
             return False
         device = self.device.copy()
         device[found.classes] = np.where(found.choice(k), a, b)
         return self._move_to(device)
 
     def _move_to(self, device: IntArray) -> bool:
-        """Take a plan if it fits, and keep it if it is the best so far."""
+        """Take a plan if it fits, unsettle the pairs of devices that change, and keep it if it is the best so far."""
         if not fits(self.graph, device):
             return False
+        moved = device != self.device
+        touched = set(np.concatenate([device[moved], self.device[moved]]).tolist())
+        self.unsettled.update(pair for pair in self.pairs if pair[0] in touched or pair[1] in touched)
         self.device, self.load = device, device_loads(self.graph, device)
-        value = float(self.load.max())
+        value = float(self.load.max(initial=0.0))
         if value < self.value * _BETTER:
-            self.best, self.value = device.copy(), value
+            self.best, self.value, self.calm = device.copy(), value, False
             self.report(value, self.best)
         return True
