@@ -29,6 +29,7 @@ _HOME = {
     "Task": "records",
     "VerificationError": "errors",
     "bound": "solve",
+    "diagnose": "diagnose",
     "explain": "explain",
     "export": "io.exporters",
     "compare": "solve",
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "bound",
     "compare",
+    "diagnose",
     "explain",
     "export",
     "prove_again",
@@ -84,16 +86,17 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`hetopt.solve` is the function; importing the module of that name must not hide it. So too verify and explain."""
+    """`hetopt.solve` is the function; importing the module of that name must not hide it. So too verify, explain and diagnose."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in ("explain", "solve", "verify") and isinstance(value, ModuleType)):
+        if not (name in ("diagnose", "explain", "solve", "verify") and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package
 
 if TYPE_CHECKING:
+    from hetopt.diagnose import diagnose
     from hetopt.errors import InputError, VerificationError
     from hetopt.explain import explain
     from hetopt.instance import Instance

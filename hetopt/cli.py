@@ -468,19 +468,31 @@ def list_(file: Path | None, formulation: Path | None, as_json: bool) -> int:
 @main.command()
 @FILE
 @QUESTION
+@click.option("--quick", is_flag=True, help="What can be said without solving.")
+@click.option("--time-limit", type=_Seconds(), default=20.0, show_default=True, help="Time for solving.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of random numbers.")
 @JSON
-def explain(file: Path, objective: str | None, options: Any, formulation: Path | None, as_json: bool) -> int:
-    """Say why there is no plan, or how the question would be answered and why so."""
+def explain(
+    file: Path, objective: str | None, options: Any, formulation: Path | None, quick: bool, time_limit: float, seed: int,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Say why there is no plan and what would mend it, or what holds the plan back and what more would buy."""
     import hetopt
     from hetopt import report
 
     instance = _read(file, formulation)
     told = hetopt.explain(instance, objective=objective, options=dict(options))
+    found = None
+    if not quick:
+        with _running(as_json) as control:
+            found = hetopt.diagnose(
+                instance, objective=objective, options=dict(options), time_limit=time_limit, seed=seed, control=control
+            )
     if as_json:
-        _print_json(told.to_json())
+        _print_json({**told.to_json(), **({"diagnosis": found.to_json()} if found else {})})
     else:
-        report.print_explanation(told)
-    return 3 if told.infeasible else 0
+        report.print_explanation(told, found)
+    return 3 if told.infeasible or (found is not None and found.result.status == "infeasible") else 0
 
 
 @main.command()

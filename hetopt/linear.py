@@ -426,6 +426,41 @@ class LinearModel:
         other._objective(self.sense, costs["columns"], costs["values"] * factor, self.offset * factor)
         return other
 
+    def elastic(self) -> LinearModel:
+        """Phase one of the relaxation: every row may be violated at a price of one for its largest coefficient.
+
+        Columns ``x`` are this model's, row numbers are the same. The optimum is 0 where the relaxation is feasible; else rows
+        with a dual price are part of why it is not.
+        """
+        other = LinearModel(f"{self.name}-elastic")
+        x = other.continuous("x", self.n_columns, lower=self.lower, upper=self.upper)
+        largest = (
+            np.asarray(abs(self.matrix).max(axis=1).todense(), dtype=np.float64).ravel() if self.n_rows else np.zeros(0)
+        )
+        largest[largest == 0] = 1.0
+        terms: list[Any] = [self._entries(x)]
+        for sign, side in ((1.0, self.row_lower), (-1.0, self.row_upper)):
+            rows = np.flatnonzero(np.isfinite(side))
+            slack = other.continuous("below" if sign > 0 else "above", rows.size, lower=0)
+            terms.append((rows, slack, sign * largest[rows]))
+        other.rows("row", self.n_rows, terms, lower=self.row_lower, upper=self.row_upper)
+        other.minimize(np.arange(self.n_columns, other.n_columns))
+        return other
+
+    def only(self, rows: ArrayLike) -> LinearModel:
+        """The relaxation of this model with some of its rows and nothing to optimise."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        other = LinearModel(f"{self.name}-part")
+        x = other.continuous("x", self.n_columns, lower=self.lower, upper=self.upper)
+        part = self.matrix[chosen].tocoo()
+        terms = [(part.row, x[part.col], part.data)]
+        other.rows("row", chosen.size, terms, lower=self.row_lower[chosen], upper=self.row_upper[chosen])
+        return other
+
+    def _entries(self, x: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        entries = self.matrix.tocoo()
+        return entries.row, x[entries.col], entries.data
+
     def _copy(self, suffix: str) -> LinearModel:
         other = self.relax()
         other.name = f"{self.name}-{suffix}"

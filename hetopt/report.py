@@ -15,6 +15,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from hetopt.control import Control
+    from hetopt.diagnose import Diagnosis
     from hetopt.explain import Explanation
     from hetopt.formulation import Problem, Question
     from hetopt.instance import Instance
@@ -190,10 +191,10 @@ def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_explanation(told: Explanation) -> None:
+def print_explanation(told: Explanation, found: Diagnosis | None = None) -> None:
     """Sentences, the decisive one first."""
     console = _console()
-    for line in told.lines():
+    for line in [*(told.lines()[:1] if found and told.infeasible else told.lines()), *(found.lines() if found else [])]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -35,6 +35,8 @@ FLOORS = {
     "hetopt.solvers": FIRST,
     "hetopt.verify": FIRST,
     "formulations": SECOND,
+    "hetopt.changes": FIRST,
+    "hetopt.diagnose": THIRD,
     "hetopt.explain": THIRD,
     "hetopt.solve": THIRD,
     "hetopt.sweep": THIRD,
