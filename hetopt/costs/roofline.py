@@ -7,21 +7,80 @@ nothing of caches, of shapes that fill a processor badly, or of contention: meas
 exist. Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore
 architectures", CACM 52 (2009).
 
-The numbers are those of :mod:`hetopt.costs.catalogue`.
+The numbers are those of :mod:`hetopt.costs.catalogue`; :class:`Factors` replaces its assumptions by what was measured
+(:mod:`hetopt.costs.calibration` fits them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hetopt.costs.catalogue import GB, Sheet, catalogue
 from hetopt.errors import InputError, nearest
 
-__all__ = ["MEMORY_EFFICIENCY", "PROCESSORS", "Processor", "fleet", "seconds"]
+__all__ = ["MEMORY_EFFICIENCY", "PROCESSORS", "Factors", "Processor", "Walls", "fleet", "seconds", "walls"]
 
 MEMORY_EFFICIENCY = 0.8
 """Share of a memory's data-sheet bandwidth that a streaming kernel reaches; an assumption, the same for all."""
+
+
+class Factors(NamedTuple):
+    """How far a device stays below its data sheet.
+
+    Attributes
+    ----------
+    efficiency, streaming
+        Shares of the peak and of the memory's bandwidth that are reached.
+    overhead
+        Seconds to start an operation.
+    note
+        Where they are from.
+    """
+
+    efficiency: float
+    streaming: float
+    overhead: float
+    note: str
+
+    @classmethod
+    def of(cls, sheet: Sheet) -> Factors:
+        """What the catalogue says, or assumes."""
+        known = "efficiency from the catalogue" if sheet.efficiency is not None else "efficiency assumed"
+        return cls(sheet.reached, MEMORY_EFFICIENCY, sheet.overhead, f"{known}, streaming and overhead assumed")
+
+
+class Walls(NamedTuple):
+    """The two walls of a device for one precision, as they are reached, and the seconds to start an operation."""
+
+    arithmetic: float
+    traffic: float
+    overhead: float
+
+    def seconds(self, flops: float, moved: float) -> float:
+        """Seconds of one operation of ``flops`` that moves ``moved`` bytes."""
+        return self.overhead + max(flops / self.arithmetic, moved / self.traffic)
+
+
+def walls(sheet: Sheet, factors: Factors | None = None) -> Walls:
+    """Walls of a device for arithmetic in half precision.
+
+    Raises
+    ------
+    InputError
+        Its data sheet has no such peak, or no bandwidth.
+    """
+    if sheet.fp16_tflops is None or sheet.bandwidth_gbs is None:
+        lacks = "fp16_tflops" if sheet.fp16_tflops is None else "bandwidth_gbs"
+        raise InputError(
+            f"the data sheet of {sheet.name!r} has no {lacks}, so times on it cannot be told; leave the device out, or state the "
+            "number in a file of your own (`hetopt devices` shows the fields)"
+        )
+    reached = factors or Factors.of(sheet)
+    return Walls(
+        sheet.fp16_tflops * 1e12 * reached.efficiency, sheet.bandwidth_gbs * GB * reached.streaming, reached.overhead
+    )
 
 
 @dataclass(frozen=True)
