@@ -1,0 +1,317 @@
+"""Small files of every format that an importer reads, made here: what the tests read, and what the fuzz test mutates."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "SOURCES",
+    "exported",
+    "gguf_file",
+    "llama_tensors",
+    "onnx_model",
+    "pt2_archive",
+    "safetensors_file",
+    "trace_of",
+]
+
+
+# GGUF -----------------------------------------------------------------------------------------------------------------
+
+
+def gguf_text(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf_value(value: Any) -> bytes:
+    """Type and value: text, truth, whole number (u32), float, list of whole numbers (i32) or of texts."""
+    if isinstance(value, str):
+        return struct.pack("<I", 8) + gguf_text(value)
+    if isinstance(value, bool):
+        return struct.pack("<I?", 7, value)
+    if isinstance(value, int):
+        return struct.pack("<II", 4, value)
+    if isinstance(value, float):
+        return struct.pack("<If", 6, value)
+    if value and isinstance(value[0], str):
+        return struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(gguf_text, value))
+    return struct.pack(f"<IIQ{len(value)}i", 9, 5, len(value), *value)
+
+
+def gguf_file(
+    meta: Mapping[str, Any],
+    tensors: Sequence[tuple[str, tuple[int, ...], int, int]],
+    *,
+    version: int = 3,
+    data: bool = True,
+) -> bytes:
+    """A file with tensors (name, shape as GGUF orders it, type, bytes); the data are zeros."""
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(meta))
+    head += b"".join(gguf_text(key) + gguf_value(value) for key, value in meta.items())
+    offset = 0
+    for name, shape, kind, size in tensors:
+        head += gguf_text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+        offset += -(-size // 32) * 32
+    return head + bytes(-len(head) % 32) + (bytes(offset) if data else b"")
+
+
+LLAMA = {
+    "general.architecture": "llama",
+    "llama.block_count": 3,
+    "llama.embedding_length": 64,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+    "tokenizer.ggml.tokens": ["a", "b", "c"],
+    "general.file_type": 1,
+}
+
+
+def llama_tensors(layers: int = 3) -> list[tuple[str, tuple[int, ...], int, int]]:
+    """Half precision but for the norms (32 bits) and one matrix a layer in Q8_0 (34 bytes for 32)."""
+    found = [("token_embd.weight", (64, 100), 1, 64 * 100 * 2)]
+    for k in range(layers):
+        found += [
+            (f"blk.{k}.attn_norm.weight", (64,), 0, 256),
+            (f"blk.{k}.attn_q.weight", (64, 64), 1, 64 * 64 * 2),
+            (f"blk.{k}.ffn_up.weight", (64, 128), 8, 64 * 128 // 32 * 34),
+        ]
+    return [*found, ("output_norm.weight", (64,), 0, 256), ("output.weight", (64, 100), 1, 64 * 100 * 2)]
+
+
+# safetensors ----------------------------------------------------------------------------------------------------------
+
+WIDTH = {"F16": 2, "F32": 4, "I32": 4, "U8": 1}
+
+
+def safetensors_file(tensors: Mapping[str, tuple[str, Sequence[int]]], **more: Any) -> bytes:
+    """A file with tensors (type, shape), one behind the other; the data are zeros."""
+    header: dict[str, Any] = dict(more)
+    end = 0
+    for name, (dtype, shape) in tensors.items():
+        size = WIDTH[dtype]
+        for length in shape:
+            size *= length
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(end)
+
+
+DECODER: dict[str, tuple[str, Sequence[int]]] = {
+    "model.embed_tokens.weight": ("F16", (100, 64)),
+    **{
+        f"model.layers.{k}.{part}.weight": ("F16", shape)
+        for k in range(3)
+        for part, shape in {
+            "input_layernorm": (64,),
+            "self_attn.q_proj": (64, 64),
+            "self_attn.k_proj": (32, 64),
+            "self_attn.v_proj": (32, 64),
+            "mlp.up_proj": (128, 64),
+        }.items()
+    },
+    "model.norm.weight": ("F16", (64,)),
+    "lm_head.weight": ("F16", (100, 64)),
+}
+
+
+# ONNX -----------------------------------------------------------------------------------------------------------------
+
+
+def onnx_model(batch: int | str = 2, opset: int = 15) -> bytes:
+    """Two matrix products, bias and relu between; the second weight is computed from constants, a shape from the input."""
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("ConstantOfShape", ["size"], ["w2"], "fill"),
+        helper.make_node("MatMul", ["x", "w1"], ["h0"], "first"),
+        helper.make_node("Add", ["h0", "b1"], ["h1"], "bias"),
+        helper.make_node("Relu", ["h1"], ["h2"]),
+        helper.make_node("Shape", ["h2"], ["s"], "shape"),
+        helper.make_node("Reshape", ["h2", "s"], ["h3"], "same"),
+        helper.make_node("MatMul", ["h3", "w2"], ["y"], "second"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "two",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4])],
+        [
+            helper.make_tensor("w1", TensorProto.FLOAT, [8, 16], bytes(4 * 8 * 16), raw=True),
+            helper.make_tensor("b1", TensorProto.FLOAT, [16], bytes(4 * 16), raw=True),
+            helper.make_tensor("size", TensorProto.INT64, [2], [16, 4]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+# torch.export ---------------------------------------------------------------------------------------------------------
+
+
+def exported() -> dict[str, Any]:
+    """The graph's JSON as ``torch.export.save`` writes it, of ``cat(relu(linear(x)), split...)``, cut down to what matters."""
+
+    def tensor(name: str) -> dict[str, Any]:
+        return {"as_tensor": {"name": name}}
+
+    def meta(*sizes: int, dtype: int = 7) -> dict[str, Any]:
+        return {"dtype": dtype, "sizes": [{"as_int": size} for size in sizes], "requires_grad": False}
+
+    def node(
+        target: str, name: str, *arguments: tuple[str, dict[str, Any]], outputs: Any = None, module: str = ""
+    ) -> Any:
+        stack = {"nn_module_stack": f"L__self__,,Net;L__self__{module},{module},torch.nn.Linear"} if module else {}
+        inputs = [{"name": key, "arg": value, "kind": 1} for key, value in arguments]
+        return {
+            "target": target,
+            "inputs": inputs,
+            "outputs": outputs or [tensor(name)],
+            "metadata": stack,
+            "name": name,
+        }
+
+    nodes = [
+        node("torch.ops.aten.linear.default", "linear", ("input", tensor("x")), ("weight", tensor("p_w")),
+             ("bias", tensor("p_b")), module="up"),
+        node("torch.ops.aten.split.Tensor", "split", ("self", tensor("linear")), ("split_size", {"as_int": 8}),
+             outputs=[{"as_tensors": [{"name": "left"}, {"name": "right"}]}]),
+        node("torch.ops.aten.relu.default", "relu", ("self", tensor("left"))),
+        node("torch.ops.aten.cat.default", "cat", ("tensors", {"as_tensors": [{"name": "relu"}, {"name": "right"}]})),
+        node("torch.ops.aten.mm.default", "mm", ("self", tensor("cat")), ("mat2", tensor("b_m"))),
+    ]  # fmt: skip
+    values = {
+        "x": {"dtype": 7, "sizes": [{"as_expr": {"expr_str": "s0", "hint": {"as_int": 2}}}, {"as_int": 8}]},
+        "p_w": meta(16, 8), "p_b": meta(16), "b_m": meta(16, 4, dtype=6), "linear": meta(2, 16), "left": meta(2, 8),
+        "right": meta(2, 8), "relu": meta(2, 8), "cat": meta(2, 16), "mm": meta(2, 4),
+    }  # fmt: skip
+    inputs = [tensor(name) for name in ("p_w", "p_b", "b_m", "x")]
+    specs = [
+        {"parameter": {"arg": {"name": "p_w"}, "parameter_name": "up.weight"}},
+        {"parameter": {"arg": {"name": "p_b"}, "parameter_name": "up.bias"}},
+        {"buffer": {"arg": {"name": "b_m"}, "buffer_name": "m", "persistent": True}},
+        {"user_input": {"arg": tensor("x")}},
+    ]
+    graph = {"inputs": inputs, "outputs": [tensor("mm")], "nodes": nodes, "tensor_values": values, "sym_int_values": {}}
+    return {
+        "graph_module": {
+            "graph": graph,
+            "signature": {"input_specs": specs, "output_specs": []},
+            "module_call_graph": [],
+        },
+        "opset_version": {"aten": 10},
+        "range_constraints": {},
+        "schema_version": {"major": 8, "minor": 20},
+        "torch_version": "2.13.0",
+    }
+
+
+def pt2_archive(program: Any, name: str = "models/model.json") -> bytes:
+    """The archive around it, with a pickle that must not be opened."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as pack:
+        pack.writestr(f"net/{name}", json.dumps(program))
+        pack.writestr("net/data/sample_inputs/model.pt", b"cos\nsystem\n(S'exit 7'\ntR.")
+        pack.writestr("net/archive_format", "pt2")
+    return buffer.getvalue()
+
+
+# Traces, statistics, tables -------------------------------------------------------------------------------------------
+
+
+def trace_of(*events: tuple[str, float, float], cat: str = "user_annotation", **more: Any) -> bytes:
+    """A trace with complete events (name, start, duration) on one track."""
+    found = [
+        {"ph": "X", "cat": cat, "name": n, "ts": t, "dur": d, "pid": 1, "tid": 2, "args": {}} for n, t, d in events
+    ]
+    return json.dumps(
+        {"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name"}, *found], **more}
+    ).encode()
+
+
+STATISTICS = b"""#name,input_sizes,initializers_sizes,total_dynamic_sizes,total_temp_allocations
+first_123456789,64,512,128,32
+bias_11,128,64,128,0
+Relu_2,128,0,128,0
+same_3,128,0,128,0
+second_4,128,256,32,1000
+"""
+
+WORKLOAD: dict[str, Any] = {
+    "maxSizePerFPGA": 100.5,
+    "maxFPGAs": 2,
+    "maxCPUs": 1,
+    "nodes": [
+        {
+            "id": 7,
+            "name": "conv",
+            "supportedOnFpga": 1,
+            "cpuLatency": 6.9,
+            "fpgaLatency": 0.7,
+            "colorClass": 3,
+            "size": 40.25,
+        },
+        {"id": 2, "name": "relu", "supportedOnFpga": True, "cpuLatency": 2, "fpgaLatency": 1, "isBackwardNode": False},
+        {"id": 5, "name": "relu", "supportedOnFpga": 0, "cpuLatency": 4, "isBackwardNode": 1, "colorClass": 3},
+    ],
+    "edges": [
+        {"sourceId": 7, "destId": 2, "cost": 0.125, "size": 99},
+        {"sourceId": 7, "destId": 5, "cost": 0.125},
+        {"sourceId": 2, "destId": 5, "cost": 0.5},
+    ],
+}
+
+LAYOUT = b"""Maximize
+  flow_0_sink
+Subject To
+hold_constraint_0: hold_0_1 + hold_0_2 = 1
+end_constraint_0: start_0 + hold_0_1 + 2 hold_0_2 <= 2
+node_throughput_constraint_0: flow_source_0 - 10 hold_0_1 - 6 hold_0_2 <= 0
+edge_flow_constr_source_0: flow_source_0 - 100 switch_source_0 <= 0
+edge_flow_constr_0_sink: flow_0_sink - 100 switch_0_sink <= 0
+node_flow_constraint_0: flow_source_0 - flow_0_sink = 0
+edge_disable_constr_source_0: start_0 + 2 switch_source_0 <= 2
+edge_disable_constr_0_sink: 2 switch_0_sink - start_0 - hold_0_1 - 2 hold_0_2 <= 0
+Bounds
+End
+"""
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "max_position_embeddings": 2048,
+}
+
+SOURCES: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
+    "csv": ("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n', {}),
+    "dnn-partitioning": ("workload.json", lambda: json.dumps(WORKLOAD).encode(), {}),
+    "gguf": ("model.gguf", lambda: gguf_file(LLAMA, llama_tensors()), {}),
+    "hcsp": ("u_c_hihi.0", lambda: b"2 3 0\n1\n2.5\n3\n4\n5e1\n6\n", {}),
+    "helix": ("ilp_model.lp", lambda: LAYOUT, {}),
+    "hf": ("config.json", lambda: json.dumps(CONFIG).encode(), {}),
+    "onnx": ("model.onnx", onnx_model, {}),
+    "ort-stats": ("stats.csv", lambda: STATISTICS, {}),
+    "safetensors": ("model.safetensors", lambda: safetensors_file(DECODER, __metadata__={"format": "pt"}), {}),
+    "torch": ("model.json", lambda: json.dumps(exported()).encode(), {}),
+    "trace": ("cpu.json", lambda: trace_of(("model", 0, 10), ("up", 1, 4), ("down", 5, 4), ("model", 20, 10)), {}),
+    "twct": (
+        "a.json",
+        lambda: b'{"name": "a", "weights": [1, 2], "processing_time_by_machine": [[3, 4], [5, 6.5]]}',
+        {},
+    ),
+    "upmsp": ("I_2_2", lambda: b"2 2 1\n2\n0 3 1 4\n0 5 1 6\nSSD\nM0\n0 1\n2 0\nM1\n0 3\n4 0\n", {}),
+}
+"""A valid source of each importer: file name, bytes, options."""
