@@ -105,7 +105,7 @@ def graph_instance(
             raise InputError(
                 f"the operator {names[k]!r} needs {_count(max(memory, moved))} bytes, expected at most 2^53"
             )
-        time = crew.nothing() if op.free else crew.times(op.flops, moved, precision)
+        time = crew.nothing() if op.free else crew.times(op.flops, moved)
         tasks.append(Task(name=names[k], time=time, memory=memory, output=made))
         before = sorted({producer[label] for label in reads if label in producer})
         edges += [Edge(source=names[i], target=names[k]) for i in before]
@@ -114,14 +114,14 @@ def graph_instance(
     held = sum(size[label] for label in used)
     flops = math.fsum(op.flops for op in operators)
     return Instance.build(
-        crew.devices(),
+        crew.devices(host_limit=False),
         [Job(name=name or "model", tasks=tasks, edges=edges)],
         crew.links(),
         question={"objective": "throughput"},
         name=name,
         description=f"{len(operators)} operators, {parameters} parameters ({held} bytes of constants as {precision}), "
         f"{flops:.6g} arithmetic operations; times by the roofline, operators not fused",
-        source=f"imported from {source}; roofline on data sheets: {crew.source()}",
+        source=f"imported from {source}; roofline: {crew.source()}",
     )
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
-from hetopt.io.importers._devices import DEVICES, crew
+from hetopt.io.importers._devices import CATALOGUE, DEVICES, crew
 from hetopt.io.kinds import Option, whole
 from hetopt.records import Edge, Job, Task
 
@@ -30,6 +30,7 @@ HALF = 2  # bytes of an activation and of an element of the KV cache
 
 COMMON: tuple[Option, ...] = (
     DEVICES,
+    CATALOGUE,
     Option("--context", int, 4096, "Tokens of each sequence, which the KV cache holds."),
     Option("--batch", int, 1, "Sequences at a time."),
     Option("--stack", str, "", "Which stack of layers, as model.layers, where there are several."),
@@ -59,9 +60,10 @@ class Layers(NamedTuple):
 
 
 class Serving(NamedTuple):
-    """``--devices``, ``--context``, ``--batch``."""
+    """``--devices``, ``--catalogue``, ``--context``, ``--batch``."""
 
     devices: str
+    catalogue: str | None
     context: int
     batch: int
 
@@ -143,14 +145,14 @@ def chain_instance(decoder: Decoder, serving: Serving, *, name: str, source: str
         An option is out of range, or a layer has more than 2^53 bytes.
     """
     context, batch = whole("--context", serving.context, 0, 10**9), whole("--batch", serving.batch, 1, 10**6)
-    members = crew(serving.devices, "fp16")
+    members = crew(serving.devices, "fp16", serving.catalogue, one_node=False)
     handed = batch * decoder.hidden * HALF
     tasks: list[Task] = []
 
     def add(label: str, memory: int, flops: float, moved: float, kv: int = 0) -> None:
         if max(memory, handed, kv) > MAX_BYTES:
             raise InputError(f"{label} needs more than 2^53 bytes, expected less")
-        times = members.times(flops, moved + 2.0 * handed, "fp16")
+        times = members.times(flops, moved + 2.0 * handed)
         tasks.append(Task(name=label, time=times, memory=memory, output=handed, kv_bytes_per_token=kv))
 
     layers = decoder.layers
@@ -169,7 +171,7 @@ def chain_instance(decoder: Decoder, serving: Serving, *, name: str, source: str
         add("head", _bytes(head), 2.0 * batch * _elements(head), float(_bytes(head)))
     weights = [*layers.front, *(weight for group in layers.layers for weight in group), *layers.back]
     return Instance.build(
-        members.devices(),
+        members.devices(host_limit=True),
         [
             Job(
                 name=name or "model",
@@ -184,7 +186,7 @@ def chain_instance(decoder: Decoder, serving: Serving, *, name: str, source: str
         + (", head shares the embedding" if decoder.tied else "")
         + (f", {layers.left} tensors of other stacks left out" if layers.left else "")
         + f"; a token for each of {batch} sequences of {context} tokens",
-        source=f"imported from {source}; roofline on data sheets: {members.source()}",
+        source=f"imported from {source}; roofline: {members.source()}",
     )
 
 

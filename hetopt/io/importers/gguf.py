@@ -19,6 +19,7 @@ from typing import Any
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
+from hetopt.io.importers._devices import DEVICES
 from hetopt.io.importers._layers import COMMON, HALF, Decoder, Layers, Serving, Weight, chain_instance, layers_of
 from hetopt.io.kinds import Option
 
@@ -49,7 +50,13 @@ Meta = dict[str, Any]
 
 
 def load(
-    source: str | Path, *, devices: str = COMMON[0].default, context: int = 4096, batch: int = 1, stack: str = ""
+    source: str | Path,
+    *,
+    devices: str = DEVICES.default,
+    catalogue: str | None = None,
+    context: int = 4096,
+    batch: int = 1,
+    stack: str = "",
 ) -> Instance:
     """Instance of a model, a chain of layers.
 
@@ -63,7 +70,7 @@ def load(
     try:
         meta, weights = _whole_model(path)
         decoder = _decoder(meta, layers_of(weights, stack))
-        serving = Serving(devices, context, batch)
+        serving = Serving(devices, catalogue, context, batch)
         return chain_instance(decoder, serving, name=path.stem[:200], source=f"the GGUF file {path.name}")
     except InputError as error:
         if str(error).startswith(("cannot read", "--")):

@@ -19,7 +19,7 @@ from typing import Any
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.importers import _arithmetic as count
-from hetopt.io.importers._devices import DEVICES, PRECISION, crew
+from hetopt.io.importers._devices import CATALOGUE, DEVICES, PRECISION, crew
 from hetopt.io.importers._graph import MAX_OPERATORS, Operator, Tensor, graph_instance
 from hetopt.io.instances import load_bytes
 from hetopt.io.kinds import Option
@@ -31,6 +31,7 @@ TITLE = "An ONNX model: a task an operator, times by the roofline (needs the pac
 SOURCE_HELP = "ONNX file; weights in other files are not opened."
 OPTIONS: tuple[Option, ...] = (
     DEVICES,
+    CATALOGUE,
     PRECISION,
     Option("--dims", str, "", "Sizes of named dimensions, as batch=1,seq=128."),
 )
@@ -56,7 +57,12 @@ Shapes = list[tuple[int, ...]]
 
 
 def load(
-    source: str | Path, *, devices: str = DEVICES.default, precision: str = PRECISION.default, dims: str = ""
+    source: str | Path,
+    *,
+    devices: str = DEVICES.default,
+    catalogue: str | None = None,
+    precision: str = PRECISION.default,
+    dims: str = "",
 ) -> Instance:
     """Instance of a model, asking for throughput.
 
@@ -73,7 +79,7 @@ def load(
         The package ``onnx`` is missing, the file cannot be read or is no ONNX model, an option is wrong, a shape stays
         unknown, the graph has loops or branches, or an operator reads what nothing before it makes.
     """
-    members, sizes = crew(devices, precision), dimensions(dims)
+    members, sizes = crew(devices, precision, catalogue, one_node=True), dimensions(dims)
     path = Path(source)
     try:
         found = graph(load_bytes(source, limit=MAX_BYTES), sizes)

@@ -15,7 +15,7 @@ from pathlib import Path
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.importers import onnx
-from hetopt.io.importers._devices import DEVICES, PRECISION, crew, ordered
+from hetopt.io.importers._devices import CATALOGUE, DEVICES, PRECISION, crew, ordered
 from hetopt.io.importers._graph import MAX_OPERATORS, graph_instance
 from hetopt.io.importers._text import load_text
 from hetopt.io.instances import load_bytes
@@ -29,6 +29,7 @@ TITLE = "Memory by operator as ONNX Runtime measured it; with --model the whole 
 SOURCE_HELP = "CSV file that ONNX Runtime collects."
 OPTIONS: tuple[Option, ...] = (
     DEVICES,
+    CATALOGUE,
     PRECISION,
     Option("--model", str, "", "The ONNX model that was measured."),
     Option("--dims", str, "", "Sizes of the model's named dimensions, as batch=1,seq=128."),
@@ -42,6 +43,7 @@ def load(
     source: str | Path,
     *,
     devices: str = DEVICES.default,
+    catalogue: str | None = None,
     precision: str = PRECISION.default,
     model: str | Path = "",
     dims: str = "",
@@ -54,7 +56,7 @@ def load(
         A file cannot be read, a line is not as expected, a name stands twice, an operator of the model is not in the file, or
         what ``import onnx`` refuses.
     """
-    members = crew(devices, precision)
+    members = crew(devices, precision, catalogue, one_node=True)
     path = Path(source)
     try:
         rows = _rows(load_text(source))
@@ -72,17 +74,17 @@ def load(
                 operators, tensors, constants, members, precision, name=path.stem[:200], source=about, measured=memory
             )
         jobs = [
-            Job(name=name, time=members.times(0.0, sum(sizes[:3]), precision), memory=memory[name])
+            Job(name=name, time=members.times(0.0, sum(sizes[:3])), memory=memory[name])
             for name, sizes in zip(names, rows.values(), strict=True)
         ]
         return Instance.build(
-            members.devices(),
+            members.devices(host_limit=False),
             jobs,
             members.links(),
             question={"objective": "makespan"},
             name=path.stem[:200],
             description="memory as measured; times are those of the bytes alone, arithmetic is not known: lower estimates",
-            source=f"imported from the statistics {path.name}; roofline on data sheets: {members.source()}",
+            source=f"imported from the statistics {path.name}; roofline: {members.source()}",
         )
     except InputError as error:
         if str(error).startswith(("cannot read", "--", "importing ONNX")):

@@ -21,6 +21,7 @@ import msgspec
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io import strict
+from hetopt.io.importers._devices import DEVICES
 from hetopt.io.importers._layers import (
     COMMON,
     HALF,
@@ -78,7 +79,8 @@ _index = msgspec.json.Decoder(_Index)
 def load(
     source: str | Path,
     *,
-    devices: str = COMMON[0].default,
+    devices: str = DEVICES.default,
+    catalogue: str | None = None,
     context: int = 4096,
     batch: int = 1,
     stack: str = "",
@@ -108,7 +110,7 @@ def load(
         )
         name = path.name.removesuffix(".index.json").removesuffix(".safetensors")[:200]
         return chain_instance(
-            decoder, Serving(devices, context, batch), name=name, source=f"the safetensors {path.name}"
+            decoder, Serving(devices, catalogue, context, batch), name=name, source=f"the safetensors {path.name}"
         )
     except InputError as error:
         if str(error).startswith(("cannot read", "--")):

@@ -24,7 +24,7 @@ from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io import strict
 from hetopt.io.importers import _arithmetic as count
-from hetopt.io.importers._devices import DEVICES, PRECISION, crew
+from hetopt.io.importers._devices import CATALOGUE, DEVICES, PRECISION, Crew, crew
 from hetopt.io.importers._graph import Operator, Tensor, graph_instance
 from hetopt.io.instances import load_bytes
 from hetopt.io.kinds import Option
@@ -34,7 +34,7 @@ __all__ = ["NAME", "OPTIONS", "SOURCE_HELP", "TITLE", "from_exported", "load"]
 NAME = "torch"
 TITLE = "A program exported by PyTorch: a task an operator, times by the roofline."
 SOURCE_HELP = "archive written by torch.export.save (.pt2), or the JSON text of its graph; no pickle is opened."
-OPTIONS: tuple[Option, ...] = (DEVICES, PRECISION)
+OPTIONS: tuple[Option, ...] = (DEVICES, CATALOGUE, PRECISION)
 
 SCHEMA = 8
 MAX_BYTES = 256 << 20
@@ -109,7 +109,13 @@ class _Program(msgspec.Struct):
 _program = msgspec.json.Decoder(_Program)
 
 
-def load(source: str | Path, *, devices: str = DEVICES.default, precision: str = PRECISION.default) -> Instance:
+def load(
+    source: str | Path,
+    *,
+    devices: str = DEVICES.default,
+    catalogue: str | None = None,
+    precision: str = PRECISION.default,
+) -> Instance:
     """Instance of an exported program, asking for throughput.
 
     Raises
@@ -118,17 +124,17 @@ def load(source: str | Path, *, devices: str = DEVICES.default, precision: str =
         The file cannot be read, is neither such an archive nor its JSON text, has another schema version, an operator holds a
         graph or reads what nothing before it makes, a tensor's size is not known, or an option is wrong.
     """
+    members = crew(devices, precision, catalogue, one_node=True)
     path = Path(source)
     try:
-        return _instance(_text(path), path.stem[:200], f"the exported program {path.name}", devices, precision)
+        return _instance(_text(path), path.stem[:200], f"the exported program {path.name}", members, precision)
     except InputError as error:
         if str(error).startswith(("cannot read", "--")):
             raise
         raise InputError(f"{source}: {error}") from error
 
 
-def _instance(text: bytes, name: str, source: str, devices: str, precision: str) -> Instance:
-    members = crew(devices, precision)
+def _instance(text: bytes, name: str, source: str, members: Crew, precision: str) -> Instance:
     program = strict.decode(_program, text)
     if program.schema_version.major != SCHEMA:
         found = program.schema_version.major
@@ -305,7 +311,12 @@ def _arithmetic(
 
 
 def from_exported(
-    program: Any, *, devices: str = DEVICES.default, precision: str = PRECISION.default, name: str = "model"
+    program: Any,
+    *,
+    devices: str = DEVICES.default,
+    catalogue: str | None = None,
+    precision: str = PRECISION.default,
+    name: str = "model",
 ) -> Instance:
     """Instance of a ``torch.export.ExportedProgram`` in memory.
 
@@ -323,4 +334,5 @@ def from_exported(
         raise InputError('a program in memory needs PyTorch; install it with: pip install "hetopt[torch]"') from error
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
-    return _instance(_unpacked(buffer), name, "an exported program", devices, precision)
+    members = crew(devices, precision, catalogue, one_node=True)
+    return _instance(_unpacked(buffer), name, "an exported program", members, precision)
