@@ -7,10 +7,9 @@ the target closely, found through buckets over two of the loads. Thousands of si
 ten microseconds, and the next state is drawn from them by their energy (a heat bath), so that the balance of loads that
 simple moves approach step by step is hit exactly.
 
-The energy of a plan is ``sum_i max(0, load_i - target)^2 + pull sum_i weights_i load_i``. With the weights the duals of the
-linear relaxation, the second sum is the plan's reduced costs plus a constant, and a plan of the target makespan can afford
-only little of them. The squares are not weighted: where machines differ in speed, the duals of the slow ones are so small
-that the search would leave them overloaded.
+The energy of a plan is ``sum_i max(0, load_i - target)^2 + pull sum_j cost_j``, where the costs are the plan's reduced costs
+in a relaxation, of which a plan of small makespan can afford only little. The squares are not weighted by the duals: where
+machines differ in speed, those of the slow ones are so small that the search would leave them overloaded.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ _BUCKETS = 64  # per load, of the second half's placements
 
 
 class Candidates(NamedTuple):
-    """Machines that a job may go to, in CSR form: ``machine[start[j]:start[j + 1]]`` with their times."""
+    """Machines that a job may go to, in CSR form: ``machine[start[j]:start[j + 1]]`` with times and reduced costs."""
 
     start: Ints
     machine: Ints
     time: Floats
+    cost: Floats
 
 
 class Schedule(NamedTuple):
@@ -50,7 +50,7 @@ class Schedule(NamedTuple):
     hot, cold
         First and last temperature, in squared units of time; geometric in between.
     pull
-        Weight of the reduced costs in the energy, in units of time when the weights' mean is 1.
+        Weight of the reduced costs in the energy, in units of time when the costs are in units of time.
     group
         Machines re-optimised together, 2 to 6.
     half
@@ -78,7 +78,7 @@ def candidates(time: Floats, reduced: Floats, per_job: float, plan: Ints, least:
     time
         (n, m) processing times, ``inf`` where a job cannot run; such pairs are never candidates.
     reduced
-        (n, m) reduced costs.
+        (n, m) reduced costs; they become the candidates' costs.
     per_job, least
         Average and smallest number of candidates of a job.
     plan
@@ -94,7 +94,7 @@ def candidates(time: Floats, reduced: Floats, per_job: float, plan: Ints, least:
     job, machine = np.nonzero(mask)
     start = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(mask.sum(axis=1), out=start[1:])
-    return Candidates(start, machine, time[job, machine])
+    return Candidates(start, machine, time[job, machine], reduced[job, machine])
 
 
 def exchange(
@@ -102,7 +102,6 @@ def exchange(
     ready: Floats,
     plan: Ints,
     choice: Candidates,
-    weights: Floats,
     target: float,
     schedule: Schedule,
     seed: int,
@@ -120,8 +119,6 @@ def exchange(
         (n,) machine of each job to start from, among its candidates.
     choice
         Where the jobs may go.
-    weights
-        (m,) >= 0 duals of the machines.
     target
         Largest load to reach; the run ends when it is met.
     schedule
@@ -166,6 +163,7 @@ def exchange(
             choice.start,
             choice.machine,
             choice.time,
+            choice.cost,
             first,
             slot,
             count,
@@ -174,7 +172,6 @@ def exchange(
             current,
             ready,
             load,
-            weights,
             target,
             tolerance,
             group,
@@ -254,15 +251,15 @@ def _pick_group(
 def _split(
     start: Any,
     machine: Any,
-    needs: Any,
+    costs: Any,
     first: Any,
     slot: Any,
     count: Any,
-    weights: Any,
     group: Any,
     size: int,
     index: Any,
     half: int,
+    noise: float,
     state: Any,
     job: Any,
     regret: Any,
@@ -278,15 +275,14 @@ def _split(
             for z in range(start[j], start[j + 1]):
                 if index[machine[z]] >= 0:
                     options += 1
-                    cost = weights[machine[z]] * needs[z]
-                    if cost < low:
-                        low, high = cost, low
-                    elif cost < high:
-                        high = cost
+                    if costs[z] < low:
+                        low, high = costs[z], low
+                    elif costs[z] < high:
+                        high = costs[z]
             if options >= 2:
                 u = _unit(state)
                 job[movable] = j
-                regret[movable] = (high - low) * (0.5 + u) + 1e-6 * high * u
+                regret[movable] = (high - low) * (0.5 + u) + noise * u
                 movable += 1
     order = np.argsort(regret[:movable])
     sizes_a, sizes_b, a, b = 1, 1, 0, 0
@@ -318,7 +314,7 @@ def _list_placements(
     start: Any,
     machine: Any,
     needs: Any,
-    weights: Any,
+    costs: Any,
     jobs: Any,
     number: int,
     index: Any,
@@ -328,7 +324,7 @@ def _list_placements(
     charge: Any,
 ) -> int:
     """What the jobs add in each of their placements, the first job turning fastest: loads (size, placements), their sums, and
-    the sums by weight."""
+    the reduced costs."""
     filled = 1
     for x in range(size):
         load[x, 0] = 0.0
@@ -352,7 +348,7 @@ def _list_placements(
             if x >= 0:
                 for e in range(k * filled, (k + 1) * filled):
                     load[x, e] += needs[z]
-                    charge[e] += weights[machine[z]] * needs[z]
+                    charge[e] += costs[z]
                 k += 1
         filled *= options
     for e in range(filled):
@@ -411,6 +407,7 @@ def _exchange(
     start: Any,
     machine: Any,
     needs: Any,
+    costs: Any,
     first: Any,
     slot: Any,
     count: Any,
@@ -419,7 +416,6 @@ def _exchange(
     current: Any,
     ready: Any,
     load: Any,
-    weights: Any,
     target: float,
     tolerance: float,
     size: int,
@@ -442,6 +438,7 @@ def _exchange(
     charge_a, charge_b, sorted_charge = np.empty(half), np.empty(half), np.empty(half)
     origin, bucket = np.empty(half, np.int64), np.empty(half, np.int64)
     end = np.empty(_BUCKETS * _BUCKETS + 1, np.int64)
+    noise = 1e-3 * np.sqrt(number[1])  # breaks ties between equal regrets
     base, least, spread = np.empty(size), np.empty(size), np.empty(size)
     for _ in range(steps):
         number[1] *= ratio
@@ -455,7 +452,7 @@ def _exchange(
             return
         _pick_group(start, machine, first, slot, count, over[:late], size, state, group, index)
         a, b = _split(
-            start, machine, needs, first, slot, count, weights, group, size, index, half, state, job, regret, halves
+            start, machine, costs, first, slot, count, group, size, index, half, noise, state, job, regret, halves
         )
         energy = 0.0
         for x in range(size):
@@ -466,8 +463,8 @@ def _exchange(
             for s in range(a if h == 0 else b):
                 j = halves[h, s]
                 base[index[place[j]]] -= current[j]
-        size_a = _list_placements(start, machine, needs, weights, halves[0], a, index, size, list_a, total_a, charge_a)
-        size_b = _list_placements(start, machine, needs, weights, halves[1], b, index, size, list_b, total_b, charge_b)
+        size_a = _list_placements(start, machine, needs, costs, halves[0], a, index, size, list_a, total_a, charge_a)
+        size_b = _list_placements(start, machine, needs, costs, halves[1], b, index, size, list_b, total_b, charge_b)
         base_total = 0.0
         for x in range(size):
             base_total += base[x]
@@ -536,8 +533,8 @@ def _exchange(
                             excess += v * v
                     if excess <= limit:
                         # Least (energy + heat x Gumbel noise): a draw with probabilities exp(-energy / heat).
-                        noise = heat * np.log(-np.log(_unit(state) + 1e-300) + 1e-300)
-                        value = excess + pull * (charge_a[e] + sorted_charge[r]) + noise
+                        gumbel = heat * np.log(-np.log(_unit(state) + 1e-300) + 1e-300)
+                        value = excess + pull * (charge_a[e] + sorted_charge[r]) + gumbel
                         if value < chosen:
                             chosen, chosen_a, chosen_b = value, e, origin[r]
         if chosen_a >= 0:

@@ -37,7 +37,8 @@ Plan = NDArray[np.int64]
 _COARSE = 13  # bits of the makespan on the grid of the knapsacks for decimal data
 _CUTS = 2_000_000  # pairs up to which cardinality cuts are tried
 _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
-_STEPS = 20_000  # of the first annealing runs; later rotations take longer
+_STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
+_STEPS_PER_JOB = 500
 
 
 class Report(Protocol):
@@ -78,20 +79,20 @@ class _Setting(NamedTuple):
     pull: float
     per_job: float
     group: int
-    half: int
+    cuts: float  # share of the cardinality program in the costs, the rest is the linear relaxation's
     aim: float  # where between bound and makespan the target lies
     afresh: bool  # start from the rounded relaxation instead of the best plan
 
 
 _ROTATION = (
-    _Setting(0.3, 0.01, 0.1, 3, 4, 1024, 1.0, False),
-    _Setting(1.0, 0.01, 0.1, 3, 4, 1024, 0.0, True),
-    _Setting(0.3, 0.01, 0.1, 3, 4, 1024, 0.0, False),
-    _Setting(10.0, 0.01, 0.1, 3, 4, 1024, 0.5, True),
-    _Setting(0.3, 0.01, 0.1, 4, 4, 1024, 0.0, False),
-    _Setting(1.0, 0.03, 0.3, 3, 4, 1024, 0.5, False),
-    _Setting(0.3, 0.01, 0.1, 2, 5, 1024, 0.0, False),
-    _Setting(100.0, 0.01, 0.2, 3, 3, 256, 0.5, True),
+    _Setting(1.0, 0.03, 0.1, 3, 4, 0.5, 0.0, True),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.5, 0.5, False),
+    _Setting(1.0, 0.03, 0.1, 3, 4, 0.0, 0.0, True),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.5, 0.0, False),
+    _Setting(100.0, 0.01, 0.2, 3, 3, 0.0, 0.3, True),
+    _Setting(0.3, 0.03, 0.1, 2, 5, 0.5, 0.0, False),
+    _Setting(1.0, 0.03, 0.1, 3, 4, 1.0, 0.0, True),
+    _Setting(10.0, 0.01, 0.1, 3, 4, 0.0, 0.5, True),
 )
 
 
@@ -159,6 +160,7 @@ def climb(
     state.offer_plan(rounded)
     rungs = _rungs(state, relaxation)
     annealing = _annealing(state, relaxation, rounded, seed, threads)
+    next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
         if pause <= 0 and next(rungs, None) is not None:
@@ -249,6 +251,7 @@ class _State:
         self._ends, self._should_stop, self._report, self._target_gap = ends, should_stop, report, target_gap
         self.grid: Grid = certified_grid(time, ready, math.inf)
         self.plan, self.value = np.zeros(0, dtype=np.int64), math.inf if len(time) else 0.0
+        self.cut_costs: Floats | None = None  # reduced costs of the cardinality program, scaled to weights of sum 1
         self.bound: int | float = 0
         self.certificate: Certificate = {
             "kind": "machine-weights",
@@ -297,34 +300,34 @@ def _rungs(state: _State, relaxation: Relaxation) -> Iterator[bool]:
             should_stop=state.over,
         )
         state.offer_bound(cuts.bound, cuts.certificate)
-        yield True
+        state.cut_costs = reduced_costs(time, cuts.weights, cuts.count_weights)
+    yield True
     grid = state.grid
     if not (grid.integral and grid.shift == 0):
         grid = on_grid(time, ready, max(-1000, min(_COARSE - math.frexp(state.value)[1], 1000)))
     for effort in (1, 10, 100):
-        for climb_up in (knapsack_bound, configuration_bound):
-            if climb_up is configuration_bound and n > _CONFIGURATIONS:
-                continue
-            start = math.ceil(math.ldexp(state.bound, grid.shift))
-            upper = math.ceil(math.ldexp(state.value, grid.shift))
-            rung = climb_up(
-                grid, start, upper, relaxation.weights, cells=effort * 1_000_000_000, should_stop=state.over
-            )
-            state.offer_bound(rung.bound, rung.certificate)
-            yield True
+        rung = configuration_bound if n <= _CONFIGURATIONS else knapsack_bound
+        raised = rung(
+            grid,
+            math.ceil(math.ldexp(state.bound, grid.shift)),
+            math.ceil(math.ldexp(state.value, grid.shift)),
+            relaxation.weights,
+            cells=effort * 1_000_000_000,
+            should_stop=state.over,
+        )
+        state.offer_bound(raised.bound, raised.certificate)
+        yield True
 
 
 def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, threads: int) -> Iterator[bool]:
     """Lower the makespan by annealing, one setting (or ``threads`` of them at once) after another, ever longer."""
     time = state.time
     n, m = time.shape
-    reduced = reduced_costs(time, relaxation.weights)
-    weights = relaxation.weights * (m / max(float(relaxation.weights.sum()), 1e-300))
+    costs = reduced_costs(time, relaxation.weights) * (m / max(float(relaxation.weights.sum()), 1e-300))
+    cut_costs = costs if state.cut_costs is None else state.cut_costs * m
     second = min(2 * n, n * m - 1)
-    unit = float(np.partition(reduced.ravel(), second)[second]) * m / max(float(relaxation.weights.sum()), 1e-300)
-    if not math.isfinite(unit):
-        unit = 0.0
-    unit = max(unit, 1.0 if state.grid.integral else 1e-6 * state.value)
+    unit = float(np.partition(costs.ravel(), second)[second])
+    unit = max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
     turn = 0
 
     def run(turn: int) -> Plan:
@@ -337,22 +340,25 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
             target = state.bound + (0.25 + 0.7 * setting.aim) * gap
         # A machine that becomes free too late and is not used only blurs the largest load.
         late = (state.ready >= state.value) & (np.bincount(start, minlength=m) == 0)
-        usable = np.where(late, np.inf, reduced) if late.any() else reduced
+        parts = [share * cost for share, cost in ((1 - setting.cuts, costs), (setting.cuts, cut_costs)) if share > 0]
+        mixed = sum(parts[1:], start=parts[0])
+        usable = np.where(late, np.inf, mixed) if late.any() else mixed
         eligible = np.where(late, np.inf, time) if late.any() else time
-        steps = min(_STEPS * 3 ** (turn // len(_ROTATION)), 100 * _STEPS)
+        first = min(_STEPS, _STEPS_PER_JOB * n)
+        steps = first // 5 if turn == 0 else first * min(2 ** (turn // len(_ROTATION)), 20)
         schedule = Schedule(
             hot=setting.hot * unit**2,
             cold=setting.cold * unit**2,
             pull=setting.pull * unit,
             group=setting.group,
-            half=setting.half,
-            checks=3000,
+            half=1024,
+            checks=500,
             steps=steps,
         )
         choice = candidates(eligible, usable, setting.per_job, start)
         free = np.where(late, 0.0, state.ready)
         number = seed * 1_000_003 + turn
-        return exchange(time, free, start, choice, weights, float(target), schedule, number, state.over)[1]
+        return exchange(time, free, start, choice, float(target), schedule, number, state.over)[1]
 
     with ThreadPoolExecutor(threads) as pool:
         while True:
