@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hetopt.algorithms.serving_baselines import baselines
 from hetopt.algorithms.serving_bound import area_bound, configuration_bound, refute
 from hetopt.algorithms.serving_climb import climb
-from hetopt.algorithms.serving_construct import Candidate, build, build_apart, by_blocks, by_paths, pipelines
+from hetopt.algorithms.serving_construct import Attempt, Candidate, build, build_apart, by_blocks, by_paths, pipelines
 from hetopt.algorithms.serving_exact import options, solve_small
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork
@@ -34,6 +34,7 @@ ReportBound = Callable[[float, Literal["replayed", "solver"], dict[str, Any] | N
 _CLOSE = 1e-6  # relative gap that counts as none
 _SMALL = 1500  # intervals up to which the exact model is tried
 _STARTS = 3  # placement rules to climb from
+_AGAIN = 5  # times that a kind of chain may go on improving
 
 
 class ServingAnswer(NamedTuple):
@@ -164,21 +165,40 @@ class _Search:
             self.bound, self.certificate, self.proof = bound, certificate, "replayed"
             self._report_bound(bound, "replayed", certificate)
 
-    def _chains(self, rates: int, tries: int, seed: int) -> None:
-        """Chains, one or several side by side: of single nodes where links are missing; of blocks, twice, with clusters told
-        apart by the whole rate and by what nodes are asked for."""
+    def _kinds(self) -> list[Callable[[int, int], Attempt]]:
+        """Kinds of chains, one or several side by side, as functions of a seed and of tries at each rate: of single nodes
+        where links are missing; of blocks, with clusters told apart by the whole rate and by what nodes are asked for."""
         network = self.network
-        common: dict[str, Any] = {"seed": seed, "workers": self.workers, "should_stop": self.should_stop}
+        common: dict[str, Any] = {"workers": self.workers, "should_stop": self.should_stop}
         missing = (network.link == 0).sum() > network.n
+        kinds: list[Callable[[int, int], Attempt]] = []
         for copies in pipelines(network, self.bound):
-            attempts = [by_paths(network, copies=copies, **common)] if missing else []
-            attempts += [by_blocks(network, copies=copies, strict=s, tries=tries, **common) for s in (True, False)]
-            for attempt in attempts:
-                if self.closed() or self.should_stop():
-                    return
-                build(self.best, self.bound, attempt, rates=rates, should_stop=self.should_stop, report=self.offer)
-                self.climb()
-                self._meet()
+            if missing:
+                kinds.append(lambda seed, _, c=copies: by_paths(network, copies=c, seed=seed, **common))  # type: ignore[misc]
+            kinds += [
+                lambda seed, tries, c=copies, s=strict: by_blocks(  # type: ignore[misc]
+                    network, copies=c, strict=s, tries=tries, seed=seed, **common
+                )
+                for strict in (True, False)
+            ]
+        return kinds
+
+    def _raise(self, kind: int, *, rates: int, tries: int, seed: int, probe: bool = False) -> bool:
+        """Build chains of a kind at rates above the best plan; is there a better plan now?"""
+        attempt = self.kinds[kind](seed, tries)
+
+        def noted(rate: float) -> Candidate | None:
+            found = attempt(rate)
+            if found is not None:
+                self.reached[kind] = max(self.reached[kind], found.value)
+            return found
+
+        before = self.best.value
+        build(self.best, self.bound, noted, rates=rates, probe=probe, should_stop=self.should_stop, report=self.offer)
+        if self.best.value > before:
+            self.climb()
+            self._meet()
+        return self.best.value > before
 
     def _meet(self) -> None:
         """What the search of the bound left open between two rates may be closed from the plan's side."""
@@ -190,12 +210,25 @@ class _Search:
 
     def quick(self) -> None:
         """A few rates for every kind of chain."""
-        self._chains(rates=5, tries=3, seed=self.seed)
+        self.kinds = self._kinds()
+        self.reached = [0.0] * len(self.kinds)
+        for kind in range(len(self.kinds)):
+            if self.closed() or self.should_stop():
+                return
+            self._raise(kind, rates=6, tries=3, seed=self.seed, probe=True)
 
     def thorough(self) -> None:
-        """The same with more patience, and twice."""
-        for turn in (1, 2):
-            self._chains(rates=14, tries=8, seed=self.seed + 1000 * turn)
+        """With more patience: kinds in the order of what they reached, each again as long as it helps; then once more all."""
+        seed = self.seed
+        order = sorted(range(len(self.kinds)), key=lambda kind: -self.reached[kind])
+        for kinds in ([k for k in order if self.reached[k] > 0], order):
+            for kind in kinds:
+                for _ in range(_AGAIN):
+                    seed += 1000
+                    if self.closed() or self.should_stop():
+                        return
+                    if not self._raise(kind, rates=14, tries=8, seed=seed):
+                        break
 
     def apart(self) -> None:
         """Clusters by themselves."""

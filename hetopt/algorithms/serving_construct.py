@@ -30,6 +30,7 @@ Ints = NDArray[np.int64]
 _EFFORT = (3.0, 2.0)  # of a choice and of an arrangement
 _GAP = 5e-4  # the search of the rate ends here
 _MOST_CLUSTERS = 5
+_PROBE = 0.1
 
 
 class Candidate(NamedTuple):
@@ -49,10 +50,11 @@ def build(
     attempt: Attempt,
     *,
     rates: int = 14,
+    probe: bool = False,
     should_stop: Callable[[], bool] = lambda: False,
     report: Callable[[Candidate], None] = lambda _: None,
 ) -> Candidate:
-    """Raise the rate from ``best`` towards ``high``: from the top in growing steps, then by halving.
+    """Raise the rate from ``best`` towards ``high`` by halving.
 
     Parameters
     ----------
@@ -64,6 +66,8 @@ def build(
         Makes a plan for a rate, see :func:`by_blocks` and :func:`by_paths`.
     rates
         How many to try.
+    probe
+        Try a rate a little above ``best`` first, and no other when nothing better comes of it; then one right below ``high``.
 
     Returns
     -------
@@ -71,18 +75,19 @@ def build(
         ``best`` or a better plan.
     """
     failed = high
-    step = 1e-6
-    for _ in range(rates):
+    first = [best.value + _PROBE * (high - best.value), high * (1 - 1e-6)] if probe else []
+    for number in range(rates):
         if should_stop() or failed - best.value <= _GAP * high:
             break
-        rate = max(failed - step * high, (failed + best.value) / 2)
+        rate = first[number] if number < len(first) else (failed + best.value) / 2
         found = attempt(rate)
         if found is not None and found.value > best.value:
             best = found
             report(best)
-        if found is None or found.value < rate * (1 - 1e-6):
+        elif probe and number == 0:
+            break
+        if not (probe and number == 0) and (found is None or found.value < rate * (1 - 1e-6)):
             failed = rate
-            step = max(4 * step, 5e-3)
     return best
 
 
