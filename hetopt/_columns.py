@@ -28,6 +28,7 @@ Ints = NDArray[np.int64]
 
 CHUNK = 4096
 EXACT = 2.0**53  # integers beyond it are not all representable, so sums would no longer be exact
+LARGEST = 1e140  # a product of two sums of such numbers is still finite
 JOB_FACTS = {
     "weight": 1.0,
     "release": 0.0,
@@ -265,9 +266,14 @@ def _check(columns: Columns) -> None:
     time = columns.time
     if not time.size:
         raise InputError("times is empty; expected at least one task and one device")
-    if (time < 0).any():
-        k, i = np.argwhere(time < 0)[0].tolist()
-        raise InputError(f"{columns.path(k)}.time[{i}] is {time[k, i]:g}; expected a number >= 0")
+    for table in ("time", "cost", "energy"):
+        values = getattr(columns, table)
+        if values is None:
+            continue
+        odd = (values < 0) | ((values > LARGEST) & (values < np.inf))
+        if odd.any():
+            k, i = np.argwhere(odd)[0].tolist()
+            refuse_number(f"{columns.path(k)}.{table}[{i}]", float(values[k, i]))
     _check_facts(columns)
     if len(set(columns.labels)) != len(columns.labels):
         seen: set[str] = set()
@@ -304,25 +310,29 @@ def _check_facts(columns: Columns) -> None:
             values = getattr(columns, key)
             if values.dtype.kind != "f":
                 continue
-            fine = (values >= 0) & (values < np.inf) | (values == default)
+            fine = (values >= 0) & (values <= LARGEST) | (values == default)
             wrong = np.flatnonzero(~(fine | np.isnan(values)) if np.isnan(default) else ~fine)
             if wrong.size:
                 k = int(wrong[0])
                 refuse_number(f"{f'$.jobs[{k}]' if of_job else columns.path(k)}.{key}", float(values[k]), "")
-    odd = np.flatnonzero((columns.edge_data < 0) | np.isinf(columns.edge_data))
+    odd = np.flatnonzero((columns.edge_data < 0) | (columns.edge_data > LARGEST))
     if odd.size:
         ends = " -> ".join(repr(columns.labels[k]) for k in columns.edges[odd[0]].tolist())
         refuse_number(f"the data of edge {ends}", float(columns.edge_data[odd[0]]), "")
 
 
 def in_range(value: int | float) -> bool:
-    """Whether a time is finite, not negative and, when an integer, exact as a float."""
-    return 0 <= value <= EXACT if isinstance(value, int) else 0 <= value < np.inf
+    """Whether a time is not negative, exact as a float when an integer, and small enough for sums to stay finite."""
+    return 0 <= value <= (EXACT if isinstance(value, int) else LARGEST)
 
 
 def refuse_number(path: str, value: int | float, also: str = ", or null where the task cannot run") -> NoReturn:
     if isinstance(value, int) and value > EXACT:
         raise InputError(f"{path} is an integer beyond 2^53; expected smaller numbers: use a larger unit")
+    if LARGEST < value < np.inf:
+        raise InputError(
+            f"{path} is {value:g}, so large that sums may overflow; expected at most {LARGEST:g}: use a larger unit"
+        )
     raise InputError(f"{path} is {value}, expected a finite number >= 0{also}")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hetopt._columns import EXACT, Columns
+from hetopt._columns import EXACT, LARGEST, Columns
 from hetopt._filling import columns_of, device_lookup
 from hetopt.errors import InputError, nearest
 from hetopt.records import Device, Edge, Job, Link, Mode, Task
@@ -386,6 +386,12 @@ def _floats(value: Any) -> Any:
 def _check_links(links: tuple[Link, ...], lookup: Mapping[str, NDArray[np.int64]]) -> None:
     seen: set[tuple[str, str]] = set()
     for k, link in enumerate(links):
+        if link.bandwidth is not None and not 1 / LARGEST <= link.bandwidth <= LARGEST:
+            raise InputError(
+                f"$.links[{k}].bandwidth is {link.bandwidth:g}, expected {1 / LARGEST:g} to {LARGEST:g}, or null for no limit"
+            )
+        if not 0 <= link.latency <= LARGEST:
+            raise InputError(f"$.links[{k}].latency is {link.latency:g}, expected from 0 to {LARGEST:g}")
         for key, end in (("from", link.source), ("to", link.target)):
             if end not in lookup and end not in ("*", HOST):
                 hint = nearest(end, [*lookup, "*", HOST], what="devices and types")
