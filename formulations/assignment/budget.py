@@ -212,10 +212,10 @@ class Budget(Problem):
         if solution.placement is None or solution.placement.shape != (instance.n_tasks,):
             return told
         cost, limit = cost_of(instance, solution.placement), _budget(instance, question)
-        over = (
-            f"the plan costs {cost:.12g}, and the budget is {question['budget']:.12g}: {cost - question['budget']:.12g} too much",
-        )
-        violations = (*told.violations, *(over if cost > limit else ()))
+        violations = told.violations
+        if cost > limit:
+            over = f"the budget is {question['budget']:.12g}: {cost - question['budget']:.12g} too much"
+            violations = (*violations, f"the plan costs {cost:.12g}, and {over}")
         return Evaluation(told.value, violations, {**told.details, "cost": cost})
 
     def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:

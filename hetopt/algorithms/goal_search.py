@@ -74,23 +74,19 @@ def reach(
     """
     plan = np.array(start, np.int64)
     n, m = goals.time.shape
-    best, value = plan.copy(), missed(goals, plan)
-    if value == 0 or n == 0 or m < 2:
-        return best if value == 0 else None
+    if missed(goals, plan) == 0:
+        return plan
+    if n == 0 or m < 2:
+        return None
     state = np.array([2 * seed + 1], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     able = np.isfinite(goals.time)
     parts = max(1, proposals // _PART)
     units = _units(goals)
-    typical = max(
-        float(goals.time[able].mean()) / units[0], 1e-9
-    )  # what one job's move changes, in the units of a miss
+    typical = max(float(goals.time[able].mean()) / units[0], 1e-9)  # what moving one job changes of a miss
     for part in range(parts):
         hot, cold = (0.2 * typical * 0.01 ** ((part + k) / parts) for k in (0, 1))
         if _anneal(*goals, *units, plan, hot, cold, min(_PART, proposals), state):
             return plan
-        now = missed(goals, plan)
-        if now < value:
-            best, value = plan.copy(), now
         if should_stop is not None and should_stop():
             return None
     return None
