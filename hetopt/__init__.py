@@ -33,6 +33,7 @@ _HOME = {
     "explain": "explain",
     "export": "io.exporters",
     "compare": "solve",
+    "plan": "plan",
     "prove_again": "solve",
     "read": "io.instances",
     "read_result": "io.results",
@@ -61,6 +62,7 @@ __all__ = [
     "diagnose",
     "explain",
     "export",
+    "plan",
     "prove_again",
     "read",
     "read_result",
@@ -86,10 +88,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`hetopt.solve` is the function; importing the module of that name must not hide it. So too verify, explain and diagnose."""
+    """`hetopt.solve` is the function; importing the module of that name must not hide it. So too for others."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in ("diagnose", "explain", "solve", "verify") and isinstance(value, ModuleType)):
+        if not (name in ("diagnose", "explain", "plan", "solve", "verify") and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
     from hetopt.io.instances import read, write
     from hetopt.io.results import read_result, write_result
     from hetopt.linear import LinearModel
+    from hetopt.plan import plan
     from hetopt.records import Device, Edge, Job, Link, Task
     from hetopt.result import Result
     from hetopt.solution import Solution

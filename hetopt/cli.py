@@ -442,6 +442,53 @@ def sweep(
     return BAD_INPUT if bad else max((r.exit_code for r in answers.values()), default=0)
 
 
+class _Modelled(click.Command):
+    """A command that also takes the options of an importer, which are read when it is run or explained."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        from hetopt.io.importers import hf
+
+        own = super().get_params(ctx)
+        return [*own[:1], *_kind_options(hf), *own[1:]]
+
+
+@main.command(cls=_Modelled)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--to", "targets", multiple=True, metavar="TOOL", help="Tool to write settings for; may be repeated.")
+@LIMITS
+@click.option("--gap", type=_Gap(), default=0.0, show_default=True, help="Stop at this relative gap (0.01 or 1%).")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder for instance, result and settings.")
+@JSON
+def plan(
+    model: Path, targets: tuple[str, ...], time_limit: float | None, threads: int, seed: int, gap: float, output: Path | None,
+    as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Plan a published model on some devices: import, solve, verify and export in one go.
+
+    MODEL: config.json of a published model, or its folder.
+    """
+    from hetopt import report_plan
+    from hetopt.plan import plan, write_plan
+
+    if output is not None and output.exists() and not output.is_dir():
+        raise InputError(f"cannot write into {str(output)!r}: it is a file; give a folder")
+    names = [name for text in targets for name in text.split(",")]
+    with _running(as_json) as control:
+        planned = plan(
+            model, to=names, time_limit=60.0 if time_limit is None else time_limit, gap=gap, threads=threads, seed=seed,
+            control=control, **options,
+        )  # fmt: skip
+    if output is not None:
+        write_plan(planned, output)
+    for message in (*planned.result.messages, *planned.refused.values()):
+        click.echo(f"note: {message}", err=True)
+    if as_json:
+        _print_json(report_plan.record(planned))
+    else:
+        report_plan.print_plan(planned, output)
+    return BAD_INPUT if planned.refused else planned.result.exit_code
+
+
 # Looking --------------------------------------------------------------------------------------------------------------
 
 
@@ -624,15 +671,7 @@ def _kind_command(kind: Any) -> click.Command:
         return 0
 
     params: list[click.Parameter] = [click.Argument(["source"], type=click.Path(path_type=Path))] if importing else []
-    for flag, kind_of, default, text in kind.OPTIONS:
-        if isinstance(kind_of, tuple):
-            kind_of = click.Choice(list(kind_of))
-        shown = default is not None and default is not False
-        params.append(
-            click.Option([flag], is_flag=True, default=False, help=text)
-            if kind_of is bool
-            else click.Option([flag], type=kind_of, default=default, help=text, show_default=shown)
-        )
+    params += _kind_options(kind)
     params.append(
         click.Option(
             ["--output", "-o"],
@@ -642,6 +681,21 @@ def _kind_command(kind: Any) -> click.Command:
     )
     text = f"{kind.TITLE}\n\nSOURCE: {kind.SOURCE_HELP}" if importing else kind.TITLE
     return click.Command(kind.NAME, params=params, callback=run, help=text)
+
+
+def _kind_options(kind: Any) -> list[click.Parameter]:
+    """Options of an importer or a generator."""
+    found: list[click.Parameter] = []
+    for flag, kind_of, default, text in kind.OPTIONS:
+        if isinstance(kind_of, tuple):
+            kind_of = click.Choice(list(kind_of))
+        shown = default is not None and default is not False
+        found.append(
+            click.Option([flag], is_flag=True, default=False, help=text)
+            if kind_of is bool
+            else click.Option([flag], type=kind_of, default=default, help=text, show_default=shown)
+        )
+    return found
 
 
 @main.group("import", cls=_Kinds, package="hetopt.io.importers")

@@ -38,12 +38,15 @@ FLOORS = {
     "hetopt.changes": FIRST,
     "hetopt.diagnose": THIRD,
     "hetopt.explain": THIRD,
+    "hetopt.plan": THIRD,
+    "hetopt.plan_stages": THIRD,
     "hetopt.solve": THIRD,
     "hetopt.sweep": THIRD,
     "hetopt.__main__": TOP,
     "hetopt.cli": TOP,
     "hetopt.plot": TOP,
     "hetopt.report": TOP,
+    "hetopt.report_plan": TOP,
 }
 
 # ``model.write(path)`` is a method of the model, and files are written one floor higher.

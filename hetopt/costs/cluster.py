@@ -25,7 +25,7 @@ from hetopt.costs.links import NETWORKS, Route
 from hetopt.errors import InputError
 from hetopt.records import Device, Link
 
-__all__ = ["CONTEXT", "MOST_DEVICES", "Cluster", "Unit", "cluster"]
+__all__ = ["CONTEXT", "MOST_DEVICES", "Cluster", "Unit", "cluster", "to_host"]
 
 CONTEXT = 1_000_000_000
 """Bytes that the runtime's context takes on a GPU with memory of its own; an assumption (0.5 to 2 GB are reported)."""
@@ -120,7 +120,7 @@ class Cluster:
     def links(self) -> list[Link]:
         """Links between all devices, and to host memory; by kind of device where all pairs are alike, else by name."""
         links = [
-            Link(source=name, target="host", bandwidth=whole(_to_host(sheet).rate), latency=_COPY, both=True)
+            Link(source=name, target="host", bandwidth=whole(to_host(sheet).rate), latency=_COPY, both=True)
             for name, sheet in self.sheets.items()
             if sheet.kind != "cpu"
         ]
@@ -262,12 +262,12 @@ def _inside(a: Sheet, b: Sheet) -> Route:
     """The way between two devices of one node."""
     if a.name == b.name and a.peer_link_gbs is not None and not _takes_bridge(a):
         return Route(a.peer_link_gbs * GB, _PEER, f"{a.peer_link or 'peer link'}, as published")
-    one, other = _to_host(a), _to_host(b)
+    one, other = to_host(a), to_host(b)
     slower = min(one, other, key=lambda route: route.bandwidth)
     return Route(slower.bandwidth, _COPY, slower.note)
 
 
-def _to_host(sheet: Sheet) -> Route:
+def to_host(sheet: Sheet) -> Route:
     """The way to host memory; a CPU is there, and so is what shares its memory."""
     rate = sheet.host_link_gbs
     if rate is not None:

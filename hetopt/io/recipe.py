@@ -12,12 +12,14 @@ for each stage, so as many as there are devices are counted unless the recipe sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from hetopt.costs.cluster import Cluster
+import msgspec
+
+from hetopt.costs.cluster import Cluster, Unit, to_host
 from hetopt.costs.precision import KV_BYTES
 from hetopt.costs.roofline import Factors, walls
 from hetopt.costs.transformer import Model, Module, Work
@@ -96,13 +98,16 @@ class Recipe:
             )
         return replace(self, cluster=replace(self.cluster, units=units))
 
-    def instance(self, *, first_on_host: bool = False) -> Instance:
+    def instance(self, *, first_on_host: bool = False, copied: bool = False) -> Instance:
         """The instance.
 
         Parameters
         ----------
         first_on_host
             Pin the embedding to a CPU, alone if need be, so that what else a CPU holds are the first layers.
+        copied
+            What a CPU holds is copied to the first accelerator for each use and runs there; that one keeps room for the largest
+            module.
 
         Raises
         ------
@@ -112,8 +117,9 @@ class Recipe:
         work = self.used
         workspace = max(work.workspace(module) for module in self.model.modules)
         cluster = replace(self.cluster, workspace=workspace)
-        rates = {name: walls(sheet, self.factors.get(name)) for name, sheet in cluster.sheets.items()}
         alone = len(cluster.units) == 1
+        runner = next((unit for unit in cluster.units if unit.sheet.kind != "cpu"), None) if copied else None
+        clock = self._clock(cluster, runner)
         tasks = []
         for k, module in enumerate(self.model.modules):
             size, out = work.memory(module), work.output(module)
@@ -128,7 +134,7 @@ class Recipe:
             tasks.append(
                 Task(
                     name=module.name,
-                    time={name: round(work.seconds(module, rate), 9) for name, rate in rates.items()},
+                    time=clock(module),
                     memory=size,
                     output=out if k + 1 < len(self.model.modules) else 0,
                     cut=free or not module.glued,
@@ -139,20 +145,34 @@ class Recipe:
             )
         names = [task.name for task in tasks]
         edges = [Edge(source=a, target=b) for a, b in pairwise(names)]
+        largest = max(work.weights(module) for module in self.model.modules)
         return Instance.build(
-            self._devices(cluster),
+            self._devices(cluster, {runner.name: largest} if runner is not None and self.hosts else {}),
             [Job(name=self.model.family, tasks=tasks, edges=edges)],
             cluster.links(),
             question=self._question(work),
             name=self.name,
             description=self.description,
-            source="\n".join(self.notes(cluster)),
+            source="\n".join(
+                [*self.notes(cluster), *([f"host memory: copied to {runner.name} for each use"] if runner else [])]
+            ),
         )
 
-    def _devices(self, cluster: Cluster) -> list[Device]:
-        import msgspec
+    def _clock(self, cluster: Cluster, runner: Unit | None) -> Callable[[Module], dict[str, float | int | None]]:
+        """Seconds of a module by kind of device, in nanoseconds' steps; for hosts those of the ``runner`` and a copy to it."""
+        work = self.used
+        rates = {name: walls(sheet, self.factors.get(name)) for name, sheet in cluster.sheets.items()}
 
-        devices = cluster.devices()
+        def seconds(module: Module, name: str) -> float:
+            if runner is None or cluster.sheets[name].kind != "cpu":
+                return work.seconds(module, rates[name])
+            return work.seconds(module, rates[runner.sheet.name]) + to_host(runner.sheet).seconds(work.weights(module))
+
+        return lambda module: {name: round(seconds(module, name), 9) for name in rates}
+
+    def _devices(self, cluster: Cluster, room: Mapping[str, int]) -> list[Device]:
+        """The devices, priced where cost is asked for; ``room`` is reserved by name besides."""
+        devices = [msgspec.structs.replace(v, reserved=v.reserved + room.get(v.name, 0)) for v in cluster.devices()]
         if self.want != "cost":
             return devices
         lost = sorted({v.type or v.name for v in devices if v.price is None and not v.host})
