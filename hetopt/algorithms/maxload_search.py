@@ -130,11 +130,11 @@ class _Search:
         if self.random.random() < 0.5:
             for _ in range(int(self.random.integers(1, 3))):
                 a, b = self.random.choice(len(self.kind), 2, replace=False).tolist()
-                slack = float(self.random.choice([1.001, 1.003, 1.01, 1.03]))
+                slack = float(self.random.choice([1.001, 1.003, 1.01, 1.03, 1.3]))
                 self._divide(a, b, max(slack * self.value, float(self.load[a]), float(self.load[b])), None)
             return
         hot = float(10.0 ** self.random.uniform(-2.0, 0.5))
-        steps = int(self.random.choice([200, 2_000]))
+        steps = int(self.random.choice([200, 2_000, 20_000], p=[0.5, 0.4, 0.1]))
         met, last = anneal(
             self.graph, self.device, steps=steps, hot=hot, cold=hot / 100, seed=int(self.random.integers(1 << 62)),
             should_stop=self.should_stop,
