@@ -111,13 +111,14 @@ def plan(
     tried: list[tuple[Instance, Result]] = []
     notes: list[str] = []
     variants = list(_variants(recipe, to, notes))
-    for _, instance in variants:
+    for _, variant, how in variants:
         own = control if control is None or len(variants) == 1 else Control(cancelled=control.cancelled)
         limit = None if time_limit is None else time_limit / len(variants)
+        instance = variant.instance(**how)
         result = solve(instance, control=own, time_limit=limit, gap=gap, threads=threads, seed=seed)
         tried.append((instance, result))
     instance, result = _best(tried)
-    notes += [f"{why}: {_said(r)}" for (why, _), (_, r) in zip(variants, tried, strict=True) if len(variants) > 1]
+    notes += [f"{why}: {_said(r)}" for (why, *_), (_, r) in zip(variants, tried, strict=True) if len(variants) > 1]
     if result.solution is None:
         stopped = control is not None and control.cancelled.is_set()
         mends = tuple(_mends(recipe, to, seed)) if result.status == "infeasible" and not stopped else ()
@@ -165,23 +166,21 @@ def write_plan(planned: Planned, folder: str | Path) -> None:
 # What is tried --------------------------------------------------------------------------------------------------------
 
 
-def _variants(recipe: Recipe, to: Sequence[str], notes: list[str]) -> Iterator[tuple[str, Instance]]:
-    """Instances that the tools can follow, with a word on each."""
+def _variants(recipe: Recipe, to: Sequence[str], notes: list[str]) -> Iterator[tuple[str, Recipe, dict[str, bool]]]:
+    """What the tools can follow: a word on it, a recipe, and how its instance is made."""
     only = [target for target in to if target in _ACCELERATORS_ONLY]
+    hosts = ", ".join(recipe.hosts)
     if not recipe.hosts or not (only or "llama.cpp" in to or "accelerate" in to):
-        yield "as given", recipe.instance()
-    elif only:
-        notes.append(
-            f"{' and '.join(only)} run{'s' * (len(only) == 1)} on accelerators only: {', '.join(recipe.hosts)} left out"
-        )
-        yield "on accelerators", recipe.without_hosts().instance()
-    else:
-        if len(recipe.hosts) < len(recipe.cluster.units):
-            yield "on accelerators", recipe.without_hosts().instance()
-        if "llama.cpp" in to:
-            yield "with the first layers in host memory", recipe.instance(first_on_host=True)
-        else:
-            yield "with layers copied from host memory to the first GPU", recipe.instance(copied=True)
+        yield "as given", recipe, {}
+        return
+    if only:
+        notes.append(f"{' and '.join(only)} run{'s' * (len(only) == 1)} on accelerators only: {hosts} left out")
+    if only or len(recipe.hosts) < len(recipe.cluster.units):
+        yield "on accelerators", recipe.without_hosts(), {}
+    if not only and "llama.cpp" in to:
+        yield "with the first layers in host memory", recipe, {"first_on_host": True}
+    elif not only:
+        yield "with layers copied from host memory to the first GPU", recipe, {"copied": True}
 
 
 def _best(tried: Sequence[tuple[Instance, Result]]) -> tuple[Instance, Result]:
@@ -205,7 +204,7 @@ def _mends(recipe: Recipe, to: Sequence[str], seed: int) -> Iterator[str]:
     """Changes of the call after which there is a plan, each verified."""
     used = recipe.used
     if recipe.want != "tokens" and recipe.model.caches and not used.training:
-        most = _tokens(recipe, to, seed) // (used.batch * used.in_flight)
+        most = _longest(recipe, to, seed)
         if 0 < most < used.context and _plan_exists(_with(recipe, context=most), to, seed):
             yield f"--context {most} (instead of {used.context})"
     stored = used.scheme
@@ -232,12 +231,16 @@ def _one_more(recipe: Recipe, name: str) -> Recipe:
 
 
 def _plan_exists(recipe: Recipe, to: Sequence[str], seed: int) -> bool:
-    variants = [instance for _, instance in _variants(recipe, to, [])]
-    return any(solve(one, time_limit=_PATIENCE, seed=seed).solution is not None for one in variants)
+    instances = (variant.instance(**how) for _, variant, how in _variants(recipe, to, []))
+    return any(solve(one, time_limit=_PATIENCE, seed=seed).solution is not None for one in instances)
 
 
-def _tokens(recipe: Recipe, to: Sequence[str], seed: int) -> int:
-    """Tokens of cache that some plan has room for, 0 when there is none; the caches of the recipe's own micro-batches."""
-    asked = replace(recipe, want="tokens", work=recipe.used)
-    found = [solve(one, time_limit=_PATIENCE, seed=seed).objective for _, one in _variants(asked, to, [])]
-    return int(max((value for value in found if value is not None), default=0))
+def _longest(recipe: Recipe, to: Sequence[str], seed: int) -> int:
+    """Tokens of each sequence for whose caches some plan has room; 0 when there is none."""
+    found = [0]
+    for _, variant, how in _variants(recipe, to, []):
+        work = variant.used
+        asked = replace(variant, want="tokens", work=work).instance(**how)
+        room = solve(asked, options={"block": 1}, time_limit=_PATIENCE, seed=seed).objective
+        found.append(int(room or 0) // (work.batch * work.in_flight))
+    return max(found)
