@@ -328,7 +328,7 @@ def _along_orders(whole: Whole, told: _Teller, control: Control) -> int | None:
     for deep in (True, False):
         path = path_lattice(successors_first(whole.facts, deep=deep))
         if not _stopper(control)():
-            _, known = least_period(whole.table, path, told, _stopper(control), known=known)
+            _, known = least_period(whole.table, path, told, _stopper(control), known=known, roughly=True)
     return known
 
 

@@ -38,7 +38,7 @@ from hetopt.algorithms.hybrid_kernels import (
 __all__ = ["Alternative", "HybridStage", "HybridTable", "Lattice", "least_period", "path_lattice", "stages_within"]
 
 _BUDGET = 400_000  # steps of a kernel call, a fraction of a second
-_SAME = 1e-4  # relative distance at which bisection gives way to steps from the best plan down
+_SAME = 1e-3  # relative distance at which bisection gives way to steps from the best plan down
 
 
 class Alternative(NamedTuple):
@@ -233,21 +233,28 @@ def least_period(
     value: Callable[[list[HybridStage]], int | None],
     should_stop: Callable[[], bool],
     *,
-    refuted: int = -1,
     known: int | None = None,
+    roughly: bool = False,
 ) -> tuple[int, int | None]:
     """Narrow ``refuted < least ticks <= known`` and return both: neighbours unless it was told to stop; known None for no plan.
 
     ``value`` is told the stages of each plan found, and gives their ticks, at most the limit they were found for; None when it
-    could not make a plan of them, which ends the search. ``known`` is the value of a plan that the caller has.
+    could not make a plan of them, which ends the search. ``known`` is the value of a plan that the caller has. ``roughly``: end
+    when they are close, or when no plan is clearly better than the one known.
     """
     arrays = _Arrays(table, lattice)
-    refuted = max(refuted, -(-arrays.weight // table.devices) - 1)
+    refuted, first = -(-arrays.weight // table.devices) - 1, True
     while known is None or known - refuted > 1:
+        near = known is not None and known - refuted <= _SAME * known
+        if near and roughly:
+            break
         if known is None:
             limit = table.horizon
+        elif near or first:  # a plan along an order is the best there is more often than not
+            limit = known - max(1, int(_SAME * known) if roughly else 1)
         else:
-            limit = known - 1 if known - refuted <= _SAME * known else (known + refuted) // 2
+            limit = (known + refuted) // 2
+        first = False
         stages = arrays.probe(limit, table.capacity, should_stop)
         if should_stop():
             break
