@@ -21,6 +21,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def _unrelated(kind: str, jobs: int, machines: int, **more: Any) -> tuple[str, str, dict[str, Any]]:
     variant = "".join(f"-{word}" for word in ("memory", "eligible", "pins") if word in more)
+    variant += f"-{more['question']}" if "question" in more else ""
     options = {"kind": kind, "jobs": jobs, "machines": machines, "seed": 1, **more}
     return f"assignment/{kind}-{jobs}x{machines}{variant}.json", "unrelated", options
 
@@ -43,6 +44,18 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     _unrelated("u1_100", 100, 10, eligible=0.4),
     _unrelated("jobcorr", 50, 10, pins=20),
     _unrelated("u100_200", 200, 20, memory=1.05, eligible=0.5, pins=20),
+    _unrelated("u1_100", 40, 4, question="weighted-completion"),
+    _unrelated("jobcorr", 20, 4, question="preemptive-makespan"),
+    _unrelated("u1_100", 30, 6, question="bottleneck"),
+    _unrelated("u1_100", 12, 3, question="setup-makespan"),
+    _unrelated("u10_100", 40, 5, question="budget-makespan"),
+    _unrelated("u10_100", 40, 5, question="least-cost"),
+    ("assignment/tardiness-8x4.json", "tardiness", {"jobs": 8, "machines": 4, "seed": 1}),
+    ("assignment/tardiness-30x5.json", "tardiness", {"jobs": 30, "machines": 5, "seed": 1}),
+    ("assignment/graph-balancing-40x10.json", "restricted", {"jobs": 40, "machines": 10, "degree": 2, "seed": 1}),
+    ("assignment/restricted-60x12.json", "restricted", {"jobs": 60, "machines": 12, "degree": 4, "seed": 1}),
+    ("assignment/sharding-52x4.json", "sharding", {"seed": 1}),
+    ("assignment/sharding-12x2-mixed.json", "sharding", {"fleet": "a100-sxm-40:1,v100-sxm2-16:1", "tables": 12, "seed": 1}),
     ("partition/resnet50.json", "resnet50", {}),
     ("partition/resnet50-training.json", "resnet50", {"training": True}),
     ("partition/bert-large.json", "bert-large", {}),
@@ -50,10 +63,12 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("partition/gpt2-xl.json", "gpt2-xl", {}),
     ("partition/llama70b-mixed.json", "llama3-70b", {}),
     ("partition/mobile-trio.json", "mobile-trio", {}),
+    ("partition/moe-offload.json", "moe-offload", {}),
     _graph("chain", 20),
     _graph("layered", 24, unsupported=0.1),
     _graph("layered", 24, training=True),
     _graph("series-parallel", 30, cpus=2),
+    ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
 
 
