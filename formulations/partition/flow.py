@@ -75,7 +75,7 @@ class Search(Method):
 
         network = network_of(instance, question["partial"])
         with quiet():
-            solve_serving(
+            answer = solve_serving(
                 network,
                 plan=None if control.plan is None else _arrays(instance, control.plan),
                 should_stop=control.should_stop,
@@ -85,8 +85,9 @@ class Search(Method):
                 workers=control.threads,
             )
         notes = (_nothing(network),) if control.value == 0.0 else ()
+        told = _cpsat() if answer.proof == "solver" else None
         limited = control.should_stop() and not control.closed
-        return Outcome("limit", "time", notes=notes) if limited else Outcome(notes=notes)
+        return Outcome("limit" if limited else "finished", "time" if limited else None, told, notes)
 
 
 class Rules(Method):
@@ -224,6 +225,13 @@ def _arrays(instance: Instance, plan: Solution) -> tuple[Any, Any]:
         for key in ("start", "hold")
     )
     return start, hold
+
+
+def _cpsat() -> str:
+    """Whose word a bound of the exact model is."""
+    from importlib.metadata import version
+
+    return f"cpsat {version('ortools')}"
 
 
 def _nothing(network: ServingNetwork) -> str:

@@ -28,7 +28,7 @@ def make(kind: str, /, **options: Any) -> Instance:
 
 
 def test_the_generators_are_found_by_name() -> None:
-    assert {*MODELS, "random-graph", "unrelated"} <= set(generators.names())
+    assert {*MODELS, "random-graph", "serving", "unrelated"} <= set(generators.names())
     assert generators.names() == sorted(generators.names())
     for generator in generators.generators():
         assert generators.get(generator.NAME) is generator
@@ -42,14 +42,14 @@ def test_the_generators_are_found_by_name() -> None:
         generators.get("resnet-50")
 
 
-@pytest.mark.parametrize("kind", [*MODELS, "random-graph", "unrelated"])
+@pytest.mark.parametrize("kind", [*MODELS, "random-graph", "serving", "unrelated"])
 def test_defaults_of_the_options_are_those_of_python(kind: str) -> None:
     generator = generators.get(kind)
     spelled = {option.flag[2:].replace("-", "_"): option.default for option in generator.OPTIONS}
     assert generator.make(**spelled).digest == generator.make().digest
 
 
-@pytest.mark.parametrize("kind", [*MODELS, "random-graph", "unrelated"])
+@pytest.mark.parametrize("kind", [*MODELS, "random-graph", "serving", "unrelated"])
 def test_seed_and_options_decide_the_instance(kind: str) -> None:
     noisy = {"noise": 0.1} if kind in MODELS else {}
     one, same, other = (make(kind, seed=seed, **noisy) for seed in (4, 4, 5))
