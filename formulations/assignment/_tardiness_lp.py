@@ -1,6 +1,6 @@
-"""The time-indexed relaxation of :mod:`formulations.assignment.tardiness`, its equations (5)-(9), as an LP and with whole starts.
+"""The time-indexed relaxation of :mod:`formulations.assignment.tardiness`, its equations (5)-(9).
 
-Also what the other methods of that problem share: the instance as arrays, and its horizon.
+Also what the other methods of that problem share: the instance as arrays, its horizon, and plans from sequences.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from hetopt.control import Control
 from hetopt.formulation import LinearFormulation, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
+from hetopt.solution import Solution
 
-__all__ = ["LP", "TimeIndexed", "horizon_of", "shop_of", "whole"]
+__all__ = ["LP", "horizon_of", "plan_of", "shop_of", "whole"]
 
 _COLUMNS = 250_000  # most columns of the time-indexed relaxation, unless that leaves fewer than sixteen slots
 _SLOTS = 1000  # more of them make the bound hardly better, and the program much larger
@@ -47,77 +48,8 @@ class LP(LinearFormulation):
         return super().run(instance, question, control, options)
 
 
-class TimeIndexed(LP):
-    """(5)-(9) with whole starts, without the starts that reduced costs exclude."""
-
-    name = "time_indexed"
-    title = "time-indexed MIP (5)-(9) without starts that cost too much beside a known plan; a bound"
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """The LP's bound first; then starts are whole, and those with which no plan beats the one known are left out.
-
-        With a plan of value U, the LP's bound z and a start's reduced cost c, plans with z + c >= U are of no interest. So the
-        bound is the least of U and the bound of what is left.
-        """
-        from hetopt.verify.bounds import replay_lp_dual
-
-        first = _like(control)
-        outcome = LP().run(instance, question, first, options)
-        if first.bound is not None and first.bound_proof is not None:
-            control.report_bound(first.bound, first.bound_proof, first.certificate)
-        known = dispatch(shop_of(instance)) if control.value is None else None
-        value = known.value if known is not None else control.value
-        if first.certificate is None or value is None or control.should_stop():
-            return outcome
-        model = LP().build(instance, question)
-        dual = np.zeros(model.n_rows)
-        dual[first.certificate["rows"]] = first.certificate["values"]
-        start = model.columns("start")
-        reduced = (model.cost - model.matrix.T @ dual)[start]
-        beyond = value - (1.0 if whole(instance) else 0.0) + 1e-6 * value
-        second = _like(control)
-        keep = replay_lp_dual(model, first.certificate) + reduced <= beyond
-        outcome = _Whole(keep).run(instance, question, second, options)
-        if outcome.reason == "infeasible":
-            control.report_bound(value, "solver")
-            return Outcome(solver=outcome.solver, statistics=outcome.statistics)
-        if second.bound is not None:
-            control.report_bound(min(second.bound, value), "solver")
-        return outcome
-
-
-class _Whole(LP):
-    """(5)-(9) with whole starts, of which only those in ``keep`` are allowed."""
-
-    name = "time_indexed"
-
-    def __init__(self, keep: NDArray[np.bool_]) -> None:
-        self.keep = keep
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The columns and rows of the relaxation."""
-        return _time_indexed(instance, self.keep)
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """By the solver's usual means for integer models."""
-        return LinearFormulation.run(self, instance, question, control, options)
-
-
-def _like(control: Control) -> Control:
-    """A control of its own for a part of a run: the same limits, none of the plans and bounds."""
-    left = None if math.isinf(control.remaining) else max(control.remaining, 0.0)
-    return Control(
-        time_limit=left,
-        relative_gap=control.relative_gap,
-        threads=control.threads,
-        seed=control.seed,
-        memory_limit=control.memory_limit,
-        cancelled=control.cancelled,
-    )
-
-
-def _time_indexed(instance: Instance, keep: NDArray[np.bool_] | None = None) -> LinearModel:
-    """(5)-(9); with ``keep``, one for each start, starts are whole and only those kept are allowed."""
+def _time_indexed(instance: Instance) -> LinearModel:
+    """(5)-(9)."""
     shop = shop_of(instance)
     unit, slots = _slots(instance)
     n, d = shop.time.shape
@@ -127,7 +59,7 @@ def _time_indexed(instance: Instance, keep: NDArray[np.bool_] | None = None) -> 
     j, i, s = np.nonzero(instance.eligible[:, :, None] & (np.arange(slots + 1) >= ready[:, None]))
     big = horizon_of(instance) / unit
     model = LinearModel("time-indexed")
-    x = model.continuous("start", len(j), upper=1.0) if keep is None else model.binary("start", len(j), upper=keep)
+    x = model.continuous("start", len(j), upper=1.0)
     alive = np.arange(slots) >= ready[:, None]
     z = model.continuous("idle", (d, slots), upper=alive.astype(float))
     last = model.continuous("last", d, lower=free, upper=big, labels=(instance.device_names,))
@@ -185,6 +117,16 @@ def horizon_of(instance: Instance) -> float:
     """No plan without needless waiting takes longer."""
     slowest = np.where(instance.eligible, instance.time, 0.0).max(axis=1)
     return float(instance.available_from.max() + math.fsum(slowest.tolist())) * (1 + 1e-12)
+
+
+def plan_of(instance: Instance, machine: NDArray[np.int64], rank: NDArray[Any]) -> Solution:
+    """Plan that runs each device's jobs by rank, each as early as possible."""
+    start, clock = np.zeros(instance.n_tasks), instance.available_from.astype(np.float64)
+    for j in np.argsort(rank, kind="stable").tolist():
+        i = int(machine[j])
+        start[j] = clock[i]
+        clock[i] += instance.time[j, i]
+    return Solution(placement=np.array(machine, np.int64), start=start)
 
 
 def _slots(instance: Instance) -> tuple[float, int]:

@@ -206,6 +206,7 @@ def _partition(cost, load, limit):  # type: ignore[no-untyped-def]
 def anneal_tardiness(
     shop: Shop,
     *,
+    start: Sequenced | None = None,
     seed: int = 0,
     proposals: int = 2_000_000,
     should_stop: Callable[[], bool] = lambda: False,
@@ -217,6 +218,8 @@ def anneal_tardiness(
     ----------
     shop
         The data.
+    start
+        The plan to begin with, at a tenth of the temperature; None for that of :func:`dispatch`.
     seed
         Of its own random numbers: the same plan on any machine.
     proposals
@@ -227,13 +230,13 @@ def anneal_tardiness(
     Returns
     -------
     Sequenced or None
-        The best plan seen, at least as good as :func:`dispatch`, from which it starts; None when some job can run nowhere.
+        The best plan seen, at least as good as the start; None when some job can run nowhere.
 
     Notes
     -----
     A proposal costs O(jobs on two machines). No guarantee.
     """
-    best = dispatch(shop)
+    best = dispatch(shop) if start is None else start
     if best is None:
         return None
     report(best)
@@ -248,7 +251,7 @@ def anneal_tardiness(
     state = np.array([seed * 2 + 1], np.uint64)
     short = np.where(np.isfinite(shop.time), shop.time, np.inf).min(axis=1)
     spread = max(float(short.mean() * (1.0 + shop.weight.mean())), 1e-300)
-    hot, cold = 1.0 * spread, 0.01 * spread
+    hot, cold = (1.0 if start is None else 0.1) * spread, 0.01 * spread
     chunk = max(1000, _STEPS * m // (n + m))
     calls = max(1, -(-proposals // chunk))
     chunk = min(chunk, proposals)
