@@ -174,6 +174,11 @@ class ChainProblem(Problem):
             for s, members in enumerate(report.stages)
         ]
         details: dict[str, Any] = {"stages": stages, "transfers": list(report.transfer), "latency": report.latency}
+        details["devices"] = {
+            names[k]: {"load": report.load[s], "memory": report.memory[s], "layers": report.layers[s]}
+            for s, members in enumerate(report.stages)
+            for k in members
+        }
         details["bottleneck"] = report.bottleneck
         if any(room is not None for room in report.room):
             binding = min((room, s) for s, room in enumerate(report.room) if room is not None)
