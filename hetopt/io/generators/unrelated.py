@@ -1,6 +1,7 @@
-"""Independent jobs on unrelated machines, by the published distributions; memory, eligibility and pins on request.
+"""Independent jobs on unrelated machines, by the published distributions; memory, eligibility, pins, other questions on request.
 
-The distributions are in :mod:`hetopt.io.generate_unrelated`. Memory limits are as tight as asked and never so tight that there
+The distributions are in :mod:`hetopt.io.generate_unrelated`, what questions other than the makespan need in
+:mod:`hetopt.io.generate_questions`. Memory limits are as tight as asked and never so tight that there
 is no plan: a plan that fits is known when the limits are set.
 """
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
+from hetopt.io.generate_questions import QUESTIONS, facts_for
 from hetopt.io.generate_unrelated import KINDS, unrelated
 from hetopt.io.kinds import Option, chosen, whole
 from hetopt.records import Device, Job
@@ -28,6 +30,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("--eligible", float, 1.0, "Chance that a job may run on a machine; at least one machine stays."),
     Option("--memory", float, 0.0, "Memory of all machines over that of all jobs, 1 or more; 0 for no memory."),
     Option("--pins", int, 0, "Jobs that are pinned to a machine of theirs."),
+    Option(
+        "--question",
+        QUESTIONS,
+        "makespan",
+        "What is asked; weights, slots, setup times or costs are drawn as it needs.",
+    ),
     Option("--seed", int, 0, "Seed."),
 )
 MAX_CELLS = 1 << 26
@@ -44,6 +52,7 @@ def make(
     eligible: float = 1.0,
     memory: float = 0.0,
     pins: int = 0,
+    question: str = "makespan",
     seed: int = 0,
 ) -> Instance:
     """The instance; parameters as in :data:`OPTIONS`.
@@ -58,6 +67,7 @@ def make(
     whole("--machines", machines, 1, MAX_CELLS)
     whole("--jobs times --machines", jobs * machines, 1, MAX_CELLS)
     whole("--pins", pins, 0, jobs)
+    chosen("--question", question, QUESTIONS)
     whole("--seed", seed, 0, 2**32)
     if not 0 < eligible <= 1:
         raise InputError(f"--eligible is {eligible}, expected a number above 0, at most 1")
@@ -74,18 +84,21 @@ def make(
     limit = _limit(need, may, pin, memory) if memory else None
     integral = bool((times == np.floor(times)).all())
     values = (times.astype(np.int64) if integral else times).tolist()
+    facts = facts_for(question, times, may, seed)
     return Instance.build(
-        [Device(name=f"m{i}", memory=limit) for i in range(machines)],
+        [Device(name=f"m{i}", memory=limit, **facts.device) for i in range(machines)],
         [
             Job(
                 name=f"j{k}",
                 time=[time if ok else None for time, ok in zip(values[k], may[k].tolist(), strict=True)],
                 memory=int(need[k]),
                 pin=f"m{pin[k]}" if k in pin else None,
+                **facts.jobs[k],
             )
             for k in range(jobs)
         ],
-        question={"objective": "makespan"},
+        tables=facts.tables,
+        question=facts.question,
         name=f"{kind}-{jobs}x{machines}-{seed}",
         source=f"generated with seed {seed} by the distribution {kind} of {BRAUN if kind.startswith('u_') else FANJUL_RUIZ}",
     )
