@@ -8,8 +8,16 @@ from collections.abc import Iterable
 __all__ = ["InputError", "VerificationError", "nearest"]
 
 
+LONGEST = 1500
+"""Characters of a message; a longer one quotes something endless, and loses its middle."""
+
+
 class InputError(ValueError):
     """Bad input or usage: a file, a flag or an argument that cannot be right. The command line exits with 1."""
+
+    def __init__(self, message: str) -> None:
+        half = LONGEST // 2
+        super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
 
 
 class VerificationError(ValueError):

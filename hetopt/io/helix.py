@@ -8,6 +8,7 @@ that names the row. It does not read solver logs or the simulator's files.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.io.importers._text import load_text
 
 __all__ = ["read_layout"]
 
 MODEL = "ilp_model.lp"
+MOST_LAYERS = 10_000
+MOST_NODES = 2048  # published layouts have some tens
 
 _ROW = re.compile(r"^(\w+): (.*) (<=|>=|=) (\S+)$")
 _TERM = re.compile(r"([+-]) (?:([0-9.]+(?:e[+-]?\d+)?) )?([A-Za-z_]\w*)")
@@ -80,6 +84,8 @@ def read_layout(folder: str | Path) -> ServingNetwork:
                 sense != "<="
                 or terms.get(f"start_{a}") != 1
                 or not _lengths(terms, a, holds.get(int(a), set()), 1.0, 1)
+                or not 1 <= right <= MOST_LAYERS
+                or not right.is_integer()
             ):
                 raise ValueError(f"{wrong}: start_{a} + sum of k hold_{a}_k <= layers was expected")
             layers.add(int(right))
@@ -133,7 +139,10 @@ def _network(
         raise ValueError(f"{path}: link {odd[0]} to {odd[1]} has a capacity or a joining condition but not both")
     if {(i, k) for i, kept in holds.items() for k in kept} != set(rate):
         raise ValueError(f"{path}: the hold variables and the throughput rows give different numbers of layers")
-    throughput = np.zeros((n, max(k for _, k in rate) + 1))
+    most = max(k for _, k in rate)
+    if n > MOST_NODES or most > MOST_LAYERS:
+        raise ValueError(f"{path}: {n} nodes that hold up to {most} layers, more than {MOST_NODES} or {MOST_LAYERS}")
+    throughput = np.zeros((n, most + 1))
     for (i, k), value in rate.items():
         throughput[i, k] = value
     link, source, sink = np.zeros((n, n)), np.zeros(n), np.zeros(n)
@@ -151,7 +160,7 @@ def _network(
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, float], str, float]]:
     """Rows between ``Subject To`` and ``Bounds``: name, coefficients, sense, right-hand side."""
-    text = path.read_text(encoding="utf-8")
+    text = load_text(path)
     try:
         body = text[text.index("Subject To") + len("Subject To") : text.index("\nBounds")]
     except ValueError:
@@ -180,10 +189,15 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, float], str, float]]:
             position = term.end()
         if signed[position:].strip():
             raise ValueError(f"{path}: row {name} has a term that cannot be read: {signed[position:][:40]!r}")
+        if not all(map(math.isfinite, terms.values())):
+            raise ValueError(f"{path}: row {name} has a coefficient that is too large for a number")
         try:
-            yield name, terms, sense, float(right)
+            side = float(right)
         except ValueError:
-            raise ValueError(f"{path}: row {name} ends in {right!r}; a number was expected") from None
+            side = math.nan
+        if not math.isfinite(side):
+            raise ValueError(f"{path}: row {name} ends in {right!r}; a number was expected")
+        yield name, terms, sense, side
 
 
 def _kept(terms: dict[str, float], node: str, stem: str, coefficient: float) -> set[int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "SOURCES",
@@ -281,6 +282,28 @@ Bounds
 End
 """
 
+STAGES = {
+    "maxDevices": 3,
+    "maxMemoryPerDevice": 100.0,
+    "bandwidth": 25.0,
+    "mbsInBatch": 4,
+    "nodes": [
+        {
+            "id": k,
+            "name": name,
+            "TMPCs": {
+                degree: [
+                    {"id": "vanilla", "timePerSample": 1.5, "parameterSize": 3, "memoryUsageA": 2, "memoryUsageB": 7.5,
+                     "syncTimeFw": {"0": 0.5} if k else {}, "syncTimeBw": {} if k else {"7": 0.25}}
+                ]
+                for degree in ("1", "2")
+            },
+        }
+        for k, name in ((0, "embed"), (7, "head"))
+    ],
+    "edges": [{"sourceId": 0, "destId": 7, "communicationCost": 2}],
+}  # fmt: skip
+
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -295,23 +318,63 @@ CONFIG = {
     "max_position_embeddings": 2048,
 }
 
-SOURCES: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
-    "csv": ("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n', {}),
-    "dnn-partitioning": ("workload.json", lambda: json.dumps(WORKLOAD).encode(), {}),
-    "gguf": ("model.gguf", lambda: gguf_file(LLAMA, llama_tensors()), {}),
-    "hcsp": ("u_c_hihi.0", lambda: b"2 3 0\n1\n2.5\n3\n4\n5e1\n6\n", {}),
-    "helix": ("ilp_model.lp", lambda: LAYOUT, {}),
-    "hf": ("config.json", lambda: json.dumps(CONFIG).encode(), {}),
-    "onnx": ("model.onnx", onnx_model, {}),
-    "ort-stats": ("stats.csv", lambda: STATISTICS, {}),
-    "safetensors": ("model.safetensors", lambda: safetensors_file(DECODER, __metadata__={"format": "pt"}), {}),
-    "torch": ("model.json", lambda: json.dumps(exported()).encode(), {}),
-    "trace": ("cpu.json", lambda: trace_of(("model", 0, 10), ("up", 1, 4), ("down", 5, 4), ("model", 20, 10)), {}),
-    "twct": (
-        "a.json",
-        lambda: b'{"name": "a", "weights": [1, 2], "processing_time_by_machine": [[3, 4], [5, 6.5]]}',
-        {},
-    ),
-    "upmsp": ("I_2_2", lambda: b"2 2 1\n2\n0 3 1 4\n0 5 1 6\nSSD\nM0\n0 1\n2 0\nM1\n0 3\n4 0\n", {}),
-}
-"""A valid source of each importer: file name, bytes, options."""
+MIXTURE = {**LLAMA, "llama.expert_count": 4, "llama.expert_used_count": 2, "llama.attention.head_count_kv": [2, 4, 0]}
+PARTS = {"a.safetensors": dict(list(DECODER.items())[:7]), "b.safetensors": dict(list(DECODER.items())[7:])}
+
+
+def index() -> bytes:
+    """Index of the decoder's two files."""
+    return json.dumps(
+        {"metadata": {}, "weight_map": {name: file for file, part in PARTS.items() for name in part}}
+    ).encode()
+
+
+class Source(NamedTuple):
+    """A valid source of an importer: file name, its bytes, options, and files beside it."""
+
+    name: str
+    make: Callable[[], bytes]
+    options: Mapping[str, Any] = {}
+    beside: Mapping[str, Callable[[], bytes]] = {}
+
+
+SOURCES: dict[str, list[Source]] = {
+    "csv": [Source("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n'), Source("t", lambda: b"1;2\n3;\n")],
+    "dnn-partitioning": [Source("workload.json", lambda: json.dumps(WORKLOAD).encode())],
+    "gguf": [
+        Source("model.gguf", lambda: gguf_file(LLAMA, llama_tensors())),
+        Source("mix.gguf", lambda: gguf_file(MIXTURE, [*llama_tensors(), ("blk.0.up_exps.w", (32, 2, 4), 8, 272)])),
+        Source("m-00001-of-00002.gguf", lambda: gguf_file({**LLAMA, "split.count": 2}, llama_tensors()[:4]),
+               {}, {"m-00002-of-00002.gguf": lambda: gguf_file({"split.count": 2}, llama_tensors()[4:])}),
+    ],
+    "hcsp": [Source("u_c_hihi.0", lambda: b"2 3 0\n1\n2.5\n3\n4\n5e1\n6\n")],
+    "helix": [Source("ilp_model.lp", lambda: LAYOUT)],
+    "hf": [Source("config.json", lambda: json.dumps(CONFIG).encode())],
+    "onnx": [
+        Source("model.onnx", onnx_model),
+        Source("old.onnx", lambda: onnx_model(opset=11)),
+        Source("named.onnx", lambda: onnx_model("N"), {"dims": "N=3"}),
+    ],
+    "ort-stats": [
+        Source("stats.csv", lambda: STATISTICS),
+        Source("graph.csv", lambda: STATISTICS, {"model": "two.onnx"}, {"two.onnx": onnx_model}),
+    ],
+    "piper": [Source("stages.json", lambda: json.dumps(STAGES).encode())],
+    "safetensors": [
+        Source("model.safetensors", lambda: safetensors_file(DECODER, __metadata__={"format": "pt"})),
+        Source("model.safetensors.index.json", index, {},
+               {file: (lambda part=part: safetensors_file(part)) for file, part in PARTS.items()}),
+    ],
+    "torch": [
+        Source("model.json", lambda: json.dumps(exported()).encode()),
+        Source("model.pt2", lambda: pt2_archive(exported())),
+    ],
+    "trace": [
+        Source("cpu.json", lambda: trace_of(("model", 0, 10), ("up", 1, 4), ("down", 5, 4), ("model", 20, 10))),
+        Source("gpu.json.gz", lambda: gzip.compress(trace_of(("a", 0, 1), ("b", 2, 1), cat="kernel"), mtime=0),
+               {"boundary": 8, "bandwidth": 1e9}),
+    ],
+    "twct": [Source("a.json", lambda: b'{"name": "a", "weights": [1, 2], "processing_time_by_machine": [[3, 4], [5, 6.5]]}')],
+    "upmsp": [Source("I_2_2", lambda: b"2 2 1\n2\n0 3 1 4\n0 5 1 6\nSSD\nM0\n0 1\n2 0\nM1\n0 3\n4 0\n")],
+}  # fmt: skip
+"""Valid sources of each importer."""

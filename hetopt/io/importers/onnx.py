@@ -261,6 +261,9 @@ def _refuse_disorder(graph: Any) -> None:
     """Refuse control flow, and operators that read what nothing before them makes or make what is there already."""
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {sparse.values.name for sparse in graph.sparse_initializer}
+    words = known.union(*((node.name, node.op_type, *node.input, *node.output) for node in graph.node))
+    if any(not isinstance(word, str) for word in words):  # protobuf hands out bytes where a text is not UTF-8
+        raise InputError("a name in the graph is not UTF-8 text; export it again")
     for node in graph.node:
         name = (node.name or node.op_type)[:80]
         if node.op_type in _CONTROL or any(part.HasField("g") or part.graphs for part in node.attribute):
