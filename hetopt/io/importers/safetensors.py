@@ -53,6 +53,7 @@ OPTIONS: tuple[Option, ...] = (
 
 MAX_HEADER = 100 << 20  # the format's own limit
 MAX_FILES = 10_000
+MAX_COLONS = 1 << 21  # four a tensor
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32,
     "U32": 32, "F32": 32, "F64": 64, "I64": 64, "U64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -212,6 +213,8 @@ def _header(path: Path) -> list[Weight]:
         if isinstance(error, InputError):
             raise
         raise InputError(f"cannot read {str(path)!r}: {error}") from error
+    if raw.count(b":") > MAX_COLONS:  # before memory is taken for them
+        raise InputError(f"{path.name}: the header holds more than {MAX_COLONS // 4} tensors; split the file")
     texts = strict.decode(_texts, raw)
     strict.refuse_repeated_keys(raw)
     texts.pop("__metadata__", None)

@@ -37,7 +37,7 @@ SOURCE_HELP = "archive written by torch.export.save (.pt2), or the JSON text of 
 OPTIONS: tuple[Option, ...] = (DEVICES, CATALOGUE, PRECISION)
 
 SCHEMA = 8
-MAX_BYTES = 256 << 20
+MAX_BYTES = 128 << 20
 _PREFIX = "torch.ops."
 
 _FREE = frozenset({

@@ -50,7 +50,7 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 MAX_BYTES = 512 << 20
-MAX_EVENTS = 1 << 22
+MAX_EVENTS = 1 << 21
 MAX_TASKS = 1 << 16
 MAX_KINDS = 64
 MAX_DEVICES = 4096
@@ -184,6 +184,8 @@ def _measured(file: Path, category: str, only: str, steps: int | None) -> _Measu
 def _complete(file: Path) -> list[_Event]:
     """Complete events of a trace, times checked."""
     raw = load_bytes(file, limit=MAX_BYTES)
+    if raw.count(b"{") > 3 * MAX_EVENTS:  # before memory is taken for them
+        raise InputError(f"{file.name}: more than {MAX_EVENTS} events; trace fewer steps")
     if raw.lstrip()[:1] == b"[":
         events = strict.decode(_events, raw)
     else:
