@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -364,6 +364,7 @@ class LinearFormulation(Method):
 
     engine = "linear"
     default_solver: ClassVar[str] = "highs"
+    default_native: ClassVar[Mapping[str, Any]] = {}  # the default solver's own options, where they matter
 
     @abstractmethod
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
@@ -402,6 +403,8 @@ class LinearFormulation(Method):
                 slack = 1e-6 * max(1.0, abs(bound))
                 control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
+        if options.solver in (None, self.default_solver):
+            options = replace(options, native={**self.default_native, **options.native})
         wishes = _options(control, options, hint, incumbent, lambda bound: tighter(bound / scale))
         answer = _ask(adapter, model.with_scaled_objective(scale) if scale != 1.0 else model, wishes, control)
         if answer.x is not None and (model.is_mip or answer.reason == "optimal"):
