@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations._jobs import time_unit
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.formulation import (
@@ -131,18 +132,19 @@ class LP(LinearFormulation):
     kind = "relaxation"
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Columns ``x[task,device]`` and ``makespan``."""
+        """Columns ``x[task,device]`` and ``makespan``, in units that suit tolerances."""
         n, d = instance.time.shape
-        least = _least_setup(instance)
+        unit = _model_unit(instance)
+        time, least = instance.time / unit, _least_setup(instance) / unit
         can = instance.eligible
         model = LinearModel("setup-bound")
         x = model.continuous("x", (n, d), upper=can, labels=(instance.labels, instance.device_names))
-        t = model.continuous("makespan", upper=_horizon(instance))
+        t = model.continuous("makespan", upper=_horizon(instance) / unit)
         j, i = np.nonzero(can)
         model.rows("assign", n, [(j, x[j, i], 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
-        terms: list[tuple[Any, Any, Any]] = [(i, x[j, i], instance.time[j, i] + least[i, j]), (np.arange(d), t, -1.0)]
+        terms: list[tuple[Any, Any, Any]] = [(i, x[j, i], time[j, i] + least[i, j]), (np.arange(d), t, -1.0)]
         model.rows("load", d, terms, upper=least.max(axis=1, initial=0.0), labels=(instance.device_names,))  # (6)
-        model.minimize(t)
+        model.minimize(t, unit)
         return model
 
 
@@ -158,9 +160,13 @@ class MILP(LinearFormulation):
         return 7 * instance.n_devices * instance.n_tasks**2
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Columns ``x[task,device]``, ``y[device,before,after]`` (0 is the idle machine), ``done``, ``makespan``."""
+        """Columns ``x[task,device]``, ``y[device,before,after]`` (0 is the idle machine), ``done``, ``makespan``, the last two
+        in units that suit tolerances.
+        """
         n, d = instance.time.shape
-        setup, can, big = _setup(instance), instance.eligible, _horizon(instance)
+        unit = _model_unit(instance)
+        time, setup, big = instance.time / unit, _setup(instance) / unit, _horizon(instance) / unit
+        can = instance.eligible
         model = LinearModel("setup-times")
         x = model.binary("x", (n, d), upper=can, labels=(instance.labels, instance.device_names))
         free = np.zeros((d, n + 1, n + 1))
@@ -176,7 +182,7 @@ class MILP(LinearFormulation):
             model.rows(block, (n, d), [(row[:, :, None], arcs, 1.0), (row, x, -1.0)], lower=0, upper=0)  # (2)
         model.rows("first", d, [(np.arange(d)[:, None], y[:, 0, 1:], 1.0)], upper=1)  # (3)
         device, before, after = np.nonzero(free[:, 1:, 1:])
-        wait = setup[device, before, after] + instance.time[after, device]
+        wait = setup[device, before, after] + time[after, device]
         pair = np.arange(len(device))
         terms: list[tuple[Any, Any, Any]] = [
             (pair, done[after], 1.0),
@@ -185,12 +191,12 @@ class MILP(LinearFormulation):
         ]
         model.rows("order", len(device), terms, lower=wait - big)  # (4)
         terms = [
-            (i, x[j, i], instance.time[j, i]),
+            (i, x[j, i], time[j, i]),
             (device, y[device, before + 1, after + 1], setup[device, before, after]),
             (np.arange(d), t, -1.0),
         ]
         model.rows("load", d, terms, upper=0, labels=(instance.device_names,))  # (5)
-        model.minimize(t)
+        model.minimize(t, unit)
         return model
 
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
@@ -412,6 +418,11 @@ def _horizon(instance: Instance) -> float:
     """No plan without needless waiting takes longer."""
     slowest = np.where(instance.eligible, instance.time, 0.0).max(axis=1).sum()
     return float(slowest + _setup(instance).max(axis=(0, 2), initial=0.0).sum())
+
+
+def _model_unit(instance: Instance) -> float:
+    """Seconds per unit of time in the linear models, a power of two."""
+    return time_unit(max(float(instance.time[instance.eligible].max()), float(_setup(instance).max(initial=0.0))))
 
 
 def _unit(instance: Instance) -> float:

@@ -62,6 +62,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations._jobs import time_unit
 from formulations.assignment._tardiness_columns import Columns, known_plan, replay
 from formulations.assignment._tardiness_lp import LP, horizon_of, plan_of, shop_of, whole
 from hetopt.algorithms.tardiness import MOST_JOBS, anneal_tardiness, best_tardiness, dispatch
@@ -174,8 +175,15 @@ class MILP(LinearFormulation):
         return 5 * instance.n_devices * instance.n_tasks**2
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Columns ``x[task,device]``, ``y[task,task]``, ``done``, ``late``, ``last``, ``overdue``, ``makespan``."""
-        shop, can, big = shop_of(instance), instance.eligible, horizon_of(instance)
+        """Columns ``x[task,device]``, ``y[task,task]``, ``done``, ``late``, ``last``, ``overdue``, ``makespan``,
+        all but the first two in units that suit tolerances.
+        """
+        shop, can = shop_of(instance), instance.eligible
+        unit = time_unit(max(float(shop.time[can].max()), float(shop.ready.max())))
+        big = horizon_of(instance) / unit
+        shop = shop._replace(
+            time=shop.time / unit, due=shop.due / unit, ready=shop.ready / unit, machine_due=shop.machine_due / unit
+        )
         n, d = can.shape
         model = LinearModel("tardiness")
         names = (instance.labels, instance.device_names)
@@ -211,7 +219,8 @@ class MILP(LinearFormulation):
             "overdue_by", d, [(each, last, 1.0), (each, overdue, -1.0)], upper=shop.machine_due, labels=names[1:]
         )  # (6)
         model.minimize(
-            np.concatenate([late, overdue, [makespan]]), np.concatenate([shop.weight, shop.machine_weight, [1.0]])
+            np.concatenate([late, overdue, [makespan]]),
+            unit * np.concatenate([shop.weight, shop.machine_weight, [1.0]]),
         )
         return model
 
@@ -356,7 +365,7 @@ class Tardiness(Problem):
         if self.method("subsets").fits(instance, question) is None:
             return (Step("subsets", "few jobs: dynamic programs over sets are exact at once"),)
         first = (
-            Step("annealing", "good plans quickly", share=0.2),
+            Step("annealing", "good plans quickly", share=0.1),
             Step("columns", "bounds within a percent as a rule, and plans better than annealing's", share=0.9),
         )
         if instance.n_tasks <= _FEW:

@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations._jobs import time_unit
 from hetopt.control import Control
 from hetopt.formulation import (
     ConstraintModel,
@@ -208,12 +209,14 @@ class LP(LinearFormulation):
         )
         model = LinearModel("interval-indexed")
         j, i, l = np.nonzero(can)
+        unit = time_unit(float(instance.time[instance.eligible].max()))
         y = model.continuous("y", j.size, upper=1.0)
-        work = model.continuous("work", (d, length), upper=np.maximum(0.0, grid[1:] - instance.available_from[:, None]))
+        room = np.maximum(0.0, grid[1:] - instance.available_from[:, None]) / unit
+        work = model.continuous("work", (d, length), upper=room)
         model.rows("once", n, [(j, y, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (4)
         cell = np.arange(d * length).reshape(d, length)
         terms: list[tuple[Any, Any, Any]] = [
-            (i * length + l, y, instance.time[j, i]),
+            (i * length + l, y, instance.time[j, i] / unit),
             (cell[:, 1:], work[:, :-1], 1.0),
             (cell, work, -1.0),
         ]  # (5) as work_l >= work_{l-1} + new work

@@ -51,6 +51,27 @@ def test_kernel_equals_brute_force(seed):
     assert annealed.makespan == sequence_loads(time, setup, annealed.machine, annealed.position).max() >= best
 
 
+@pytest.mark.parametrize("power", [-30, 0, 40])
+def test_units_do_not_matter(power):
+    """Times of nanoseconds or of 10^12 seconds: the models' optimum is the exact one, and the LP's bound scales."""
+    rng = np.random.default_rng(3)
+    time, setup = rng.integers(1, 60, (5, 3)), rng.integers(0, 9, (3, 5, 5))
+    unit = 2.0**power
+    instance, plain = (
+        hetopt.Instance.from_times(
+            (time * scale).tolist(),
+            tables={"setup": (setup * scale).tolist()},
+            question={"objective": "setup-makespan"},
+        )
+        for scale in (unit, 1.0)
+    )
+    result = hetopt.solve(instance, method="milp")
+    assert (result.status, result.objective) == ("optimal", unit * hetopt.solve(plain).objective)
+    scaled, bound = (hetopt.solve(one, method="lp").bound for one in (instance, plain))
+    assert scaled / unit == pytest.approx(bound, abs=1)  # whole times are rounded up to whole values
+    assert scaled / unit > bound - 1
+
+
 def test_published_small_sets(data_dir):
     """Vallada and Ruiz's small sets: the listed optimum, proved and verified.
 

@@ -85,6 +85,47 @@ def test_coarse_slots_bound(monkeypatch):
     assert 0.5 * best <= bound <= best
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_beat_the_time_indexed_bound(seed):
+    """A replayed bound and a plan, closer together than the LP and annealing are; verify accepts both."""
+    instance = generators.get("tardiness").make(jobs=15, machines=3, seed=seed)
+    result = hetopt.solve(instance, method="columns")
+    assert result.bound_proof == "replayed"
+    assert hetopt.verify(instance, result).objective == result.objective
+    assert hetopt.solve(instance, method="lp").bound <= result.bound
+    assert result.objective <= hetopt.solve(instance, method="annealing").objective
+    assert result.bound >= 0.985 * result.objective
+
+
+def test_forged_prices_cannot_lift_the_bound():
+    instance = generators.get("tardiness").make(jobs=14, machines=3, seed=1)
+    result = hetopt.solve(instance, method="columns")
+    certificate = {
+        **result.certificate,
+        "intervals": [{**one, "price": [2 * p for p in one["price"]]} for one in result.certificate["intervals"]],
+    }
+    with pytest.raises(hetopt.VerificationError):
+        hetopt.verify(instance, dataclasses.replace(result, certificate=certificate, bound=result.bound + 5))
+
+
+def test_columns_with_decimals():
+    """Slots shorter than a second round times down: the bound stays one, and close."""
+    whole = generators.get("tardiness").make(jobs=9, machines=3, seed=2)
+    devices = [
+        Device(name=d.name, available_from=d.available_from * 0.1, due=d.due * 0.1, weight=d.weight)
+        for d in whole.devices
+    ]
+    due, weight = (0.1 * whole.columns.due).tolist(), whole.columns.weight.tolist()
+    jobs = [
+        Job(name=f"j{k}", time=(0.1 * whole.time[k]).tolist(), due=due[k], weight=weight[k])
+        for k in range(whole.n_tasks)
+    ]
+    instance = hetopt.Instance.build(devices, jobs, question={"objective": "tardiness"})
+    best = hetopt.solve(instance).objective
+    result = hetopt.solve(instance, method="columns")
+    assert 0.9 * best <= result.bound <= best * (1 + 1e-9)
+
+
 def test_a_forged_dual_cannot_lift_the_bound():
     """A certificate whose duals are doubled proves no more than they do, and is refused for the bound it claims."""
     instance = generators.get("tardiness").make(jobs=6, machines=3, seed=1)
@@ -93,6 +134,26 @@ def test_a_forged_dual_cannot_lift_the_bound():
     certificate["values"] = [2 * v for v in certificate["values"]]
     with pytest.raises(hetopt.VerificationError):
         hetopt.verify(instance, dataclasses.replace(result, certificate=certificate, bound=result.bound + 5))
+
+
+@pytest.mark.parametrize("power", [-30, 40])
+def test_units_do_not_matter(power):
+    """The MILP and the columns on nanoseconds and on 10^12 seconds: the optimum is that of seconds."""
+    unit = 2.0**power
+    instance = hetopt.Instance.build(
+        [
+            Device(name="a", due=3 * unit, weight=10),
+            Device(name="b", available_from=9 * unit, due=4 * unit, weight=2),
+        ],
+        [
+            Job(name="long", time=[3 * unit, 3 * unit], due=3 * unit, weight=4),
+            Job(name="short", time=[2 * unit, 3 * unit], due=2 * unit, weight=1),
+        ],
+        question={"objective": "tardiness"},
+    )
+    result = hetopt.solve(instance, method="milp")
+    assert (result.status, result.objective) == ("optimal", 38 * unit)
+    assert 0.9 * 38 * unit <= hetopt.solve(instance, method="columns").bound <= 38 * unit
 
 
 def test_release_dates_are_refused():

@@ -47,6 +47,24 @@ def test_annealing_keeps_to_pins_and_refuses_release_dates():
         hetopt.solve(one_machine(2), method="annealing")
 
 
+@pytest.mark.parametrize("power", [-30, 0, 40])
+def test_units_do_not_matter(power):
+    """The interval-indexed bound of nanoseconds, and of values around 10^14, is that of seconds."""
+    rng = np.random.default_rng(3)
+    time, unit = rng.integers(1, 60, (8, 3)), 2.0**power
+    instance = hetopt.Instance.build(
+        [Device(name=f"d{i}") for i in range(3)],
+        [
+            Job(name=f"j{j}", time=(time[j] * unit).tolist(), weight=1 + j % 4, release=j % 3 * 5 * unit)
+            for j in range(8)
+        ],
+        question={"objective": "weighted-completion"},
+    )
+    result = hetopt.solve(instance, method="lp")
+    assert result.bound_proof == "replayed"
+    assert 292.9 <= result.bound / unit <= 293
+
+
 def test_published_sets(data_dir):
     """The listed value of three files, found and verified; none is undercut."""
     for name in ("4_40_1", "8_60_1", "12_60_1"):
