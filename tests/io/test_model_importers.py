@@ -34,6 +34,7 @@ from hetopt.costs.roofline import PROCESSORS, seconds
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io import importers
+from hetopt.io.importers import _arithmetic as count
 from hetopt.io.importers._devices import crew, ordered
 
 SMALL = ("light_bvlc_alexnet", "light_squeezenet", "light_vgg19", "light_zfnet512", "light_shufflenet")
@@ -108,6 +109,22 @@ def test_devices_that_cannot_be_meant_are_refused(text: str, precision: str, sai
 
 def test_names_of_tasks_are_unique_and_short() -> None:
     assert ordered(["a", "b", "a", "a#2", "x" * 300]) == ["a#0", "b", "a#2#", "a#2", "x" * 200 + "#4"]
+
+
+# Arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+def test_arithmetic_counts_two_for_a_multiply_add() -> None:
+    # the first convolution of ResNet-50: 118,013,952 multiply-adds (64 x 112 x 112 results, 3 x 7 x 7 each)
+    assert count.convolution((64, 3, 7, 7), (1, 64, 112, 112)) == 2 * 118_013_952
+    assert count.convolution((32, 1, 3, 3), (1, 32, 8, 8)) == 2 * 32 * 64 * 9  # by channel
+    assert count.spread((1, 16, 4, 4), (16, 8, 2, 2)) == 2 * 256 * 32
+    assert count.matrix_product((5, 2, 3), (5, 2, 4)) == 2 * 5 * 2 * 3 * 4
+    # 2 heads, 3 queries, 7 keys, width 4, values of width 6: 3 x 7 scores and as many weights, for each head
+    assert count.attention((2, 3, 4), (2, 7, 4), (2, 3, 6)) == 2 * 2 * 3 * 7 * 4 + 2 * 2 * 3 * 7 * 6
+    assert count.recurrent((10, 2, 8), [(1, 64, 8), (1, 64, 16)]) == 2 * 20 * (64 * 8 + 64 * 16)
+    assert count.contraction("bij, bjk -> bik", [(5, 2, 3), (5, 3, 4)], (5, 2, 4)) == 2 * 5 * 2 * 3 * 4
+    assert count.contraction("...ij,...jk->...ik", [(5, 2, 3), (5, 3, 4)], (5, 2, 4)) == 2 * 5 * 2 * 3 * 4
 
 
 # ONNX -----------------------------------------------------------------------------------------------------------------
@@ -205,7 +222,12 @@ def test_functions_are_unfolded_and_an_explosion_of_them_is_refused(tmp_path: Pa
         (lambda m: setattr(m.graph.node[3], "op_type", "Unheard"), "its shape cannot be inferred"),
         (lambda m: setattr(m.graph.node[3], "op_type", "If"), "whose cost depends on data"),
         (lambda m: setattr(m.graph.initializer[0], "data_type", 8), "element type 8"),
-        (lambda m: m.graph.initializer[0].dims.__setitem__(0, -8), "its shape cannot be inferred"),
+        (lambda m: m.graph.initializer[0].dims.__setitem__(0, -8), "expected sizes >= 0"),
+        (
+            lambda m: m.graph.initializer[0].dims.extend([1 << 60] * 30),
+            "more than 10^30 elements, expected at most 2^53",
+        ),
+        (lambda m: m.graph.initializer[0].dims.extend([1] * 70), "has 72 dimensions"),
     ],
     ids=named,
 )
@@ -559,6 +581,17 @@ def test_an_index_names_files_beside_it(tmp_path: Path) -> None:
         assert "expected the plain name" in complaint("safetensors", index, text(weight_map={"w": name}))
     (tmp_path / "b.safetensors").unlink()
     assert "cannot read" in complaint("safetensors", index, text())
+
+
+def test_what_would_flood_the_memory_is_refused_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importers.get("safetensors"), "MAX_COLONS", 40)
+    assert "more than 10 tensors" in complaint("safetensors", tmp_path / "m.safetensors", safetensors_file(DECODER))
+    monkeypatch.setattr(importers.get("torch"), "MAX_BYTES", 1000)
+    assert "more than 0 MiB" in complaint("torch", tmp_path / "m.pt2", pt2_archive({"a": "x" * 10**7}))
+    monkeypatch.setattr(importers.get("gguf"), "MAX_ITEMS", 2)
+    assert "array of 3 texts, more than expected" in complaint("gguf", tmp_path / "m.gguf", GOOD)
+    monkeypatch.setattr(importers.get("onnx"), "MAX_OPERATORS", 3)
+    assert "more than 3 operators" in complaint("onnx", tmp_path / "m.onnx", onnx_model())
 
 
 # ONNX Runtime's statistics --------------------------------------------------------------------------------------------

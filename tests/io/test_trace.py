@@ -73,6 +73,11 @@ def test_tracks_are_apart(tmp_path: Path) -> None:
     assert "'b' begins inside 'a' and ends after it" in complaint(tmp_path / "run.json", json.dumps(data).encode())
 
 
+def test_a_flood_of_events_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importers.get("trace"), "MAX_EVENTS", 1)
+    assert "more than 1 events" in complaint(tmp_path / "run.json", trace_of(("a", 0, 1), ("b", 1, 1)))
+
+
 def test_a_folder_has_a_trace_for_each_kind_of_device(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

@@ -18,7 +18,7 @@ from hetopt.instance import Instance
 from hetopt.io.importers._devices import WIDTH, Crew, ordered
 from hetopt.records import Edge, Job, Task
 
-__all__ = ["MAX_OPERATORS", "Operator", "Tensor", "graph_instance"]
+__all__ = ["MAX_OPERATORS", "Operator", "Tensor", "checked", "graph_instance"]
 
 MAX_OPERATORS = 1 << 18
 MAX_ELEMENTS = 2**53  # and bytes; more are not exact as floats
@@ -84,13 +84,13 @@ def graph_instance(
     Raises
     ------
     InputError
-        There is no operator or there are too many, or a tensor has more than 2^53 elements or a negative size.
+        There is no operator or there are too many, or one needs more than 2^53 bytes.
     """
     if not operators:
         raise InputError("the graph has no operator that computes; expected at least one")
     if len(operators) > MAX_OPERATORS:
         raise InputError(f"the graph has {len(operators)} operators, more than {MAX_OPERATORS}; split the model")
-    size = {label: _bytes(label, tensor, precision) for label, tensor in tensors.items()}
+    size = {label: tensor.bytes(precision) for label, tensor in tensors.items()}
     names = ordered([op.name or "operator" for op in operators])
     producer = {result: k for k, op in enumerate(operators) for result in op.results}
     tasks, edges = [], []
@@ -125,14 +125,15 @@ def graph_instance(
     )
 
 
-def _bytes(label: str, tensor: Tensor, precision: str) -> int:
+def checked(label: str, tensor: Tensor) -> Tensor:
+    """The same tensor; InputError when it has a negative size, too many dimensions, or more than 2^53 elements."""
     if len(tensor.shape) > MAX_RANK:
         raise InputError(f"the tensor {label[:80]!r} has {len(tensor.shape)} dimensions, expected at most {MAX_RANK}")
     if any(size < 0 for size in tensor.shape):
         raise InputError(f"the tensor {label[:80]!r} has the shape {list(tensor.shape)[:8]}, expected sizes >= 0")
     if tensor.elements > MAX_ELEMENTS:
         raise InputError(f"the tensor {label[:80]!r} has {_count(tensor.elements)} elements, expected at most 2^53")
-    return tensor.bytes(precision)
+    return tensor
 
 
 def _count(number: int) -> str:

@@ -20,7 +20,7 @@ from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.importers import _arithmetic as count
 from hetopt.io.importers._devices import CATALOGUE, DEVICES, PRECISION, crew
-from hetopt.io.importers._graph import MAX_OPERATORS, Operator, Tensor, graph_instance
+from hetopt.io.importers._graph import MAX_OPERATORS, Operator, Tensor, checked, graph_instance
 from hetopt.io.instances import load_bytes
 from hetopt.io.kinds import Option
 
@@ -52,8 +52,6 @@ _RANDOM = frozenset({
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _EACH = {"BatchNormalization": 2, "InstanceNormalization": 6, "LayerNormalization": 8, "LogSoftmax": 5, "Softmax": 5}
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
-
-Shapes = list[tuple[int, ...]]
 
 
 def load(
@@ -129,12 +127,13 @@ class _Shapes:
         for value in (*graph.input, *graph.output, *graph.value_info):
             self.add(value)
         for tensor in graph.initializer:
-            self.tensor[tensor.name] = _tensor(tensor.data_type, tuple(tensor.dims))
+            self.tensor[tensor.name] = _tensor(tensor.name, tensor.data_type, tuple(tensor.dims))
         for sparse in graph.sparse_initializer:
-            held = _tensor(sparse.values.data_type, tuple(sparse.values.dims))
-            indices = 8 * count.elements(tuple(sparse.indices.dims))
-            stored = math.ceil(held.elements * held.width) + indices
-            self.tensor[sparse.values.name] = held._replace(shape=tuple(sparse.dims), stored=max(0, stored))
+            name = sparse.values.name
+            held = _tensor(name, sparse.values.data_type, tuple(sparse.values.dims))
+            indices = _tensor(name, sparse.indices.data_type, tuple(sparse.indices.dims))
+            stored = math.ceil(held.elements * held.width + indices.elements * indices.width)
+            self.tensor[name] = checked(name, held._replace(shape=tuple(sparse.dims), stored=stored))
         self.constant = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
 
     def add(self, value: Any) -> None:
@@ -145,15 +144,15 @@ class _Shapes:
             return
         shape = []
         for dim in kind.shape.dim:
-            size = dim.dim_value if dim.HasField("dim_value") else self.sizes.get(dim.dim_param)
-            if size is None:
+            size = dim.dim_value if dim.HasField("dim_value") else self.sizes.get(dim.dim_param, -1)
+            if size < 0:
                 called = f"its dimension {dim.dim_param[:60]!r} has no size; say --dims {dim.dim_param[:60]}=..."
                 self.unknown.setdefault(
                     value.name, called if dim.dim_param else "a dimension of it has neither size nor name"
                 )
                 return
             shape.append(size)
-        self.tensor.setdefault(value.name, _tensor(kind.elem_type, tuple(shape)))
+        self.tensor.setdefault(value.name, _tensor(value.name, kind.elem_type, tuple(shape)))
 
     def need(self, label: str, name: str) -> Tensor:
         """A tensor; InputError that says why its shape is unknown."""
@@ -208,7 +207,8 @@ def _arithmetic(node: Any, shapes: _Shapes, results: list[Tensor]) -> float:
     except IndexError:
         raise InputError(f"the operator {(node.name or kind)[:80]!r} has too few inputs for a {kind}") from None
     if kind in _POOLS:
-        return float(size) * max(1, count.elements(_attribute(node, "kernel_shape", ())))
+        window = count.elements(_attribute(node, "kernel_shape", ()))
+        return float(size) * min(max(1, window), count.elements(sources[0]) if sources else 1)
     if kind.startswith(("Global", "Reduce", "Arg")) and sources:
         return float(count.elements(sources[0]))
     return float(size) * _EACH.get(kind, 1)
@@ -316,12 +316,12 @@ def _refuse_large(model: Any) -> None:
         raise InputError(f"the model has more than {MAX_OPERATORS} operators; split it")
 
 
-def _tensor(code: int, shape: tuple[int, ...]) -> Tensor:
+def _tensor(label: str, code: int, shape: tuple[int, ...]) -> Tensor:
     """Shape with the width of an ONNX element type."""
     width, floating = _TYPES.get(code, (0.0, False))
     if not width:
-        raise InputError(f"a tensor has the element type {code}, expected numbers or truth values")
-    return Tensor(shape, width, floating)
+        raise InputError(f"the tensor {label[:80]!r} has the element type {code}, expected numbers or truth values")
+    return checked(label, Tensor(shape, width, floating))
 
 
 # Bytes an element and whether in floating point, by TensorProto.DataType.

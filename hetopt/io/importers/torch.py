@@ -25,7 +25,7 @@ from hetopt.instance import Instance
 from hetopt.io import strict
 from hetopt.io.importers import _arithmetic as count
 from hetopt.io.importers._devices import CATALOGUE, DEVICES, PRECISION, Crew, crew
-from hetopt.io.importers._graph import Operator, Tensor, graph_instance
+from hetopt.io.importers._graph import Operator, Tensor, checked, graph_instance
 from hetopt.io.instances import load_bytes
 from hetopt.io.kinds import Option
 
@@ -257,7 +257,7 @@ def _tensor(name: str, meta: _Meta) -> Tensor:
             raise InputError(f"{where}.sizes holds one that is not known; export with sizes, or with examples for them")
         shape.append(value)
     width, floating = _TYPES[meta.dtype]
-    return Tensor(tuple(shape), width, floating)
+    return checked(name, Tensor(tuple(shape), width, floating))
 
 
 # Bytes an element and whether in floating point, by the schema's ScalarType; and by PyTorch's name.
