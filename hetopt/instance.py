@@ -28,6 +28,9 @@ __all__ = ["Device", "Edge", "Instance", "Job", "Link", "Mode", "Task"]
 
 HOST = "host"
 
+# How specifically a link names its two ends (2 by name, 1 by type, 0 any), best first: the sum counts, then the source.
+_SPECIFIC = ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1), (0, 0))
+
 
 @dataclass(frozen=True, eq=False)
 class Instance:
@@ -319,22 +322,19 @@ class Instance:
 
     def link(self, source: str, target: str) -> Link | None:
         """The most specific link from one device to another; either end may be ``"host"``. None when there is none."""
-        best: tuple[tuple[int, int], Link] | None = None
-        for entry in self.links:
-            for here, there in ((entry.source, entry.target), (entry.target, entry.source))[: 2 if entry.both else 1]:
-                a, b = self._specific(here, source), self._specific(there, target)
-                if a >= 0 and b >= 0 and (best is None or (a + b, a) > best[0]):
-                    best = ((a + b, a), entry)
-        return best[1] if best else None
+        one, other = self._patterns(source), self._patterns(target)
+        return next((self._written[key] for a, b in _SPECIFIC if (key := (one[a], other[b])) in self._written), None)
 
-    def _specific(self, pattern: str, end: str) -> int:
-        """How specifically a link's end names a device: 2 its name, 1 its type, 0 any, -1 not at all."""
-        if pattern == end:
-            return 2
-        if pattern == "*":
-            return 0
-        device = self.devices[self.device_index[end]] if end in self.device_index else None
-        return 1 if device is not None and pattern == device.type else -1
+    @cached_property
+    def _written(self) -> dict[tuple[str | None, str | None], Link]:
+        """Links by their two ends, each direction once."""
+        found: dict[tuple[str | None, str | None], Link] = {(v.target, v.source): v for v in self.links if v.both}
+        return found | {(v.source, v.target): v for v in self.links}
+
+    def _patterns(self, end: str) -> tuple[str, str | None, str]:
+        """What a link may call a device: any, its type, its name."""
+        number = self.device_index.get(end)
+        return "*", None if number is None else self.devices[number].type, end
 
     def need_link(self, source: str, target: str) -> Link:
         """As :meth:`link`, but a missing link is an InputError that names the pair."""

@@ -126,33 +126,32 @@ class Cluster:
         ]
         if self.nodes > 1:
             links.append(_link("*", "*", self.between, both=False))
-        seen = set()
+        bridged, seen = self._bridged(), set[tuple[str, str]]()
         for one, other in combinations(self.units, 2):
             if one.node != other.node:
                 continue
             a, b = one.sheet, other.sheet
-            if len(self._nodes[a.name] | self._nodes[b.name]) > 1:
-                links.append(_link(one.name, other.name, _inside(a, b)))
+            route = bridged.get((one.name, other.name))
+            if route is not None or len(self._nodes[a.name] | self._nodes[b.name]) > 1:
+                links.append(_link(one.name, other.name, route or _inside(a, b)))
             elif (a.name, b.name) not in seen:
                 seen |= {(a.name, b.name), (b.name, a.name)}
                 links.append(_link(a.name, b.name, _inside(a, b), both=a is not b))
-        return links + self._bridged()
+        return links
 
-    def _bridged(self) -> list[Link]:
-        """A link for each pair of cards with a bridge."""
+    def _bridged(self) -> dict[tuple[str, str], Route]:
+        """Pairs of cards with a bridge between them: of each kind in a node the first with the second, and so on."""
         waiting: dict[tuple[str, int], str] = {}
-        links = []
+        found = {}
         for unit in self.units if self.bridges else ():
-            rate = unit.sheet.peer_link_gbs
+            key, rate = (unit.sheet.name, unit.node), unit.sheet.peer_link_gbs
             if rate is None or not _takes_bridge(unit.sheet):
                 continue
-            key = (unit.sheet.name, unit.node)
             if key in waiting:
-                route = Route(rate * GB, _PEER, f"{unit.sheet.peer_link}")
-                links.append(_link(waiting.pop(key), unit.name, route))
+                found[waiting.pop(key), unit.name] = Route(rate * GB, _PEER, f"{unit.sheet.peer_link}")
             else:
                 waiting[key] = unit.name
-        return links
+        return found
 
     # Sources --------------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,10 @@ def test_bridges_are_used_when_they_are_there_and_join_pairs():
     found = bandwidths("rtx3090:3", bridges=True)
     assert found["rtx3090-0", "rtx3090-1"] == found["rtx3090-1", "rtx3090-0"] == pytest.approx(56)
     assert found["rtx3090-1", "rtx3090-2"] == pytest.approx(31.5)
+    found = bandwidths("rtx3090:2 / rtx3090:3", bridges=True)
+    assert found["rtx3090-0", "rtx3090-1"] == found["rtx3090-3", "rtx3090-2"] == pytest.approx(56)
+    assert found["rtx3090-4", "rtx3090-3"] == pytest.approx(31.5)
+    assert found["rtx3090-1", "rtx3090-2"] == pytest.approx(1.25)
 
 
 def test_nodes_talk_over_the_network_only():
