@@ -125,14 +125,23 @@ def search(
 
 
 def stuck(instance: Instance, jobs: Jobs, deadline: float) -> tuple[str, ...]:
-    """A sentence when some job can end by the deadline nowhere; empty otherwise."""
+    """A sentence when some job can end by the deadline nowhere, or the shortest work is more than the devices' time.
+
+    Empty when neither is so; there may be no plan all the same.
+    """
     soonest = (jobs.time + jobs.ready).min(axis=1)
     late = np.flatnonzero(soonest > deadline)
-    if not late.size:
+    if late.size:
+        j = int(late[np.argmax(soonest[late])])
+        name = job_names(instance, jobs)[j]
+        over = soonest[j] - deadline
+        return (
+            f"{name!r} ends at {soonest[j]:.12g} at the earliest, {over:.12g} seconds after the deadline {deadline:.12g}",
+        )
+    work, there = math.fsum(jobs.time.min(axis=1).tolist()), math.fsum(np.maximum(deadline - jobs.ready, 0.0).tolist())
+    if work <= there * (1 + 1e-12):
         return ()
-    j = int(late[np.argmax(soonest[late])])
-    name = job_names(instance, jobs)[j]
-    over = soonest[j] - deadline
     return (
-        f"{name!r} ends at {soonest[j]:.12g} at the earliest, {over:.12g} seconds after the deadline {deadline:.12g}",
+        f"the jobs take {work:.12g} seconds where they are quickest, and the devices have {there:.12g} until the deadline "
+        f"{deadline:.12g}: {work - there:.12g} short",
     )

@@ -32,7 +32,7 @@ class Tables:
     countable
         (d, n + 1) whether device g can hold k tables.
     whole
-        Whether loads and fused seconds are integers.
+        Whether every value is an integer.
     """
 
     load: NDArray[np.float64]
@@ -54,7 +54,7 @@ def tables_of(instance: Instance, question: Question) -> Tables:
     load = instance.time + np.where(instance.output[:, None] > 0, instance.output[:, None] * per_byte, 0.0)
     fused = _fusion(instance)
     fused[:, 1:] += latency[:, None]
-    whole = all(bool((part[np.isfinite(part)] == np.floor(part[np.isfinite(part)])).all()) for part in (load, fused))
+    whole = instance.integral and all(bool((part == np.floor(part)).all()) for part in (per_byte, fused))
     return Tables(load, per_byte, fused, _countable(instance), whole)
 
 

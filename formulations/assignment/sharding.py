@@ -296,8 +296,12 @@ class Sharding(Problem):
         return Evaluation(max(0.0, float(load.max())), violations, {"devices": details})
 
     def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
-        """With integers throughout every value is an integer: round up; none is below 0."""
-        return float(max(0, math.ceil(bound - slack))) if tables_of(instance, question).whole else max(bound, 0.0)
+        """With integers throughout every value is an integer: round up; else off what rounding p + e o costs; none is below 0."""
+        tables = tables_of(instance, question)
+        if tables.whole:
+            return float(max(0, math.ceil(bound - slack)))
+        largest = np.where(np.isfinite(tables.load), tables.load, 0.0).max(axis=1).sum() + abs(tables.fused).max()
+        return max(bound - 2.0**-50 * float(largest), 0.0)
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
         """A table larger than every device it may be on, more bytes or tables than there is room."""

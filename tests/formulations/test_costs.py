@@ -57,6 +57,9 @@ def test_a_budget_that_buys_nothing_is_told():
     assert result.infeasible == ("the jobs cost 3 on their cheapest devices, and the budget is 2.5: 0.5 short",)
     late = hetopt.solve(shop([[5, 6]], [[1, 1]], objective="least-cost", deadline=4))
     assert late.infeasible == ("'j0' ends at 5 at the earliest, 1 seconds after the deadline 4",)
+    full = hetopt.solve(shop([[5, 6]] * 3, [[1, 1]] * 3, objective="least-cost", deadline=7))
+    told = "the jobs take 15 seconds where they are quickest, and the devices have 14 until the deadline 7: 1 short"
+    assert full.infeasible == (told,)
 
 
 def test_broken_plans_are_caught():
