@@ -88,6 +88,24 @@ class DP(Method):
         return _chain_of_ideals(instance, question, control, bounds=True)
 
 
+class Cut(Method):
+    """Classes in topological order, cut where devices are evenly loaded; nothing that has to be compiled first."""
+
+    name = "cut"
+    title = "a topological order cut evenly, a plan within a second also after a fresh installation"
+    kind = "heuristic"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """One plan, or none where memory is tight."""
+        from hetopt.algorithms.maxload_first import first_plan
+
+        pipeline = pipeline_of(instance, "ideals")
+        device = first_plan(pipeline.graph)
+        if device is not None:
+            control.report_plan(pipeline.solution(device))
+        return Outcome()
+
+
 class Contiguous(Method):
     """The best chain of ideals as a plan for the questions that allow more."""
 
@@ -269,6 +287,7 @@ class MaxLoad(Problem):
         models.LP(),
         Balance(),
         MinCut(),
+        Cut(),
         Contiguous(),
         Exchange(),
     )
@@ -327,10 +346,15 @@ class MaxLoad(Problem):
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """The dynamic program for chains of ideals; otherwise its plan as a start for CP-SAT."""
+        first = Step("cut", "a valid plan at once, before anything is compiled")
         if question["contiguous"] == "ideals":
-            return (Step("dp", "exact over order ideals, and the fastest there is for chains of ideals"),)
+            return (
+                first,
+                Step("dp", "exact over order ideals, and the fastest there is for chains of ideals"),
+            )
         return (
-            Step("contiguous", "a valid plan at once", share=0.3),
+            first,
+            Step("contiguous", "a good plan soon", share=0.3),
             Step("balance", "a bound at once"),
             *(
                 ()
