@@ -100,6 +100,7 @@ class ChainReport:
         return min((room for room in self.room if room is not None), default=math.inf)
 
 
+@lru_cache(maxsize=8)
 def layer_sequence(instance: Instance) -> NDArray[np.int64] | None:
     """(n,) task numbers in the order of the edges; None when the tasks do not form one path."""
     n, edges = instance.n_tasks, instance.edges
@@ -112,7 +113,11 @@ def layer_sequence(instance: Instance) -> NDArray[np.int64] | None:
     while at in after:
         at = after[at]
         sequence.append(at)
-    return np.array(sequence, np.int64) if len(sequence) == n else None
+    if len(sequence) != n:
+        return None
+    found = np.array(sequence, np.int64)
+    found.flags.writeable = False
+    return found
 
 
 def alike(instance: Instance, a: int, b: int) -> bool:
@@ -157,7 +162,7 @@ def check_chain(
             wrong.append(f"the sequence is cut behind {labels[part[-1]]!r}, where no cut is allowed")
     stages = [(leader, *_replicas(instance, details, leader, rules, wrong)) for leader in leaders]
     _check_devices(instance, stages, details, rules, wrong)
-    memory, kv = _exact(instance.memory), _exact(instance.columns.kv_bytes_per_token)
+    memory, kv = _bytes(instance)
     weights = [sum(memory[k] for k in part) for part in parts]
     cache = [sum(kv[k] for k in part) for part in parts]
     room: list[int | None] = []
@@ -195,6 +200,19 @@ def check_chain(
         memory=tuple(map(float, weights)),
         violations=tuple(wrong),
     )
+
+
+@lru_cache(maxsize=8)
+def _bytes(instance: Instance) -> tuple[list[Exact], list[Exact]]:
+    """(n,) bytes of weights, and of KV cache a token, as exact numbers."""
+    return _exact(instance.memory), _exact(instance.columns.kv_bytes_per_token)
+
+
+@lru_cache(maxsize=8)
+def _passed(instance: Instance) -> dict[tuple[int, int], float]:
+    """Bytes on each edge."""
+    pairs = map(tuple, instance.edges.tolist())
+    return dict(zip(pairs, instance.edge_data.tolist(), strict=True))
 
 
 def _replicas(
@@ -253,8 +271,7 @@ def _check_devices(
 
 def _transfers(instance: Instance, parts: list[list[int]], leaders: list[int], wrong: list[str]) -> list[float]:
     """Seconds to pass on from each stage to the next; 0 where there is no link and nothing to pass."""
-    data = {tuple(edge): float(size) for edge, size in zip(instance.edges.tolist(), instance.edge_data, strict=True)}
-    out = []
+    data, out = _passed(instance), []
     for (one, a), (other, b) in pairwise(zip(parts, leaders, strict=True)):
         size, way = data[one[-1], other[0]], _way(instance, a, b)
         if way is None and size:
@@ -433,5 +450,12 @@ class _Sum:
 
 def _bits(number: int) -> list[int]:
     """Numbers of the bits that are set, in order."""
+    if number.bit_count() <= 8:  # long numbers of few bits: the text would be as long as the number
+        found = []
+        while number:
+            lowest = number & -number
+            found.append(lowest.bit_length() - 1)
+            number ^= lowest
+        return found
     text = bin(number)[:1:-1]
     return [k for k, bit in enumerate(text) if bit == "1"]
