@@ -12,12 +12,20 @@ LONGEST = 1500
 """Characters of a message; a longer one quotes something endless, and loses its middle."""
 
 
+def _line(message: str) -> str:
+    """One line that a terminal prints as it stands: what is not printable (it may be quoted from a file) as its escape."""
+    half = LONGEST // 2
+    short = message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}"
+    if short.isprintable():
+        return short
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in short)
+
+
 class InputError(ValueError):
     """Bad input or usage: a file, a flag or an argument that cannot be right. The command line exits with 1."""
 
     def __init__(self, message: str) -> None:
-        half = LONGEST // 2
-        super().__init__(message if len(message) <= LONGEST else f"{message[:half]} ... {message[-half:]}")
+        super().__init__(_line(message))
 
 
 class VerificationError(ValueError):

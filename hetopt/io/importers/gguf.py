@@ -81,8 +81,8 @@ def load(
 def _decoder(meta: Meta, layers: Layers) -> Decoder:
     """What the metadata say of the model."""
     kind = meta.get("general.architecture")
-    if not isinstance(kind, str):
-        raise InputError("the metadata lack general.architecture; expected a text such as 'llama'")
+    if not isinstance(kind, str) or not 0 < len(kind) <= 64:
+        raise InputError("the metadata lack general.architecture; expected a short text such as 'llama'")
     count = _number(meta, f"{kind}.block_count", 1)
     if count != len(layers.layers):
         raise InputError(
