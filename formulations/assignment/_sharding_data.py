@@ -42,15 +42,16 @@ class Tables:
     whole: bool
 
 
-def tables_of(instance: Instance, question: Question) -> Tables:
-    """The question's data.
+def tables_of(instance: Instance, question: Question | None) -> Tables:
+    """The question's data; without a question the instance's own is asked.
 
     Raises
     ------
     InputError
         ``tables.fusion`` is malformed, or a link is missing between devices that must talk.
     """
-    per_byte, latency = _exchange(instance, bool(question["training"]))
+    training = instance.question.get("training", True) if question is None else question["training"]
+    per_byte, latency = _exchange(instance, bool(training))
     load = instance.time + np.where(instance.output[:, None] > 0, instance.output[:, None] * per_byte, 0.0)
     fused = _fusion(instance)
     fused[:, 1:] += latency[:, None]

@@ -26,7 +26,12 @@ Minimise T subject to
     sum_j b_j x_jg <= B_g                                       for each device with limited memory     (4)  memory
     z_gk = 0 for k > Q_g, or more tables than the k smallest that fit into B_g                          (5)
 
-``lp``: the relaxation; it replaces f_g by its convex envelope over the counts that (5) leaves.
+``lp``: the relaxation; it replaces f_g by its convex envelope over the counts that (5) leaves, and so spreads over all counts
+what only an empty device saves. ``cases`` tells them apart: either every device holds a table, or some device holds none,
+
+    z_g0 = 0 for all g,     or     z_g0 = 1 for a device g      for each g                              (6)
+
+and the least of these |G| + 1 relaxations is the bound; their duals are stored and replayed.
 
 The greedy sharders put tables, largest measure first, where the sum of the measure is least and memory is left: ``by-size``
 b_j, ``by-dimension`` o_j, ``by-lookup`` l_j, ``by-size-lookup`` l_j log10(rows), with l_j the bytes that a batch's lookups gather
@@ -40,21 +45,20 @@ device's cost there is a learned model of all its tables, here it is the sum and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations._jobs import jobs_of, shortfalls, time_unit
+from formulations._jobs import jobs_of, shortfalls
 from formulations.assignment._sharders import SHARDERS
 from formulations.assignment._sharding_data import Tables, fusion_violation, tables_of
+from formulations.assignment._sharding_models import CPSAT, LP, MILP, Cases, proved_by_cases
 from hetopt.algorithms.goal_search import Goals, tighten
 from hetopt.control import Control
 from hetopt.formulation import (
-    ConstraintModel,
     Evaluation,
-    LinearFormulation,
     Method,
     Option,
     Outcome,
@@ -64,149 +68,11 @@ from hetopt.formulation import (
     Step,
 )
 from hetopt.instance import Instance
-from hetopt.linear import LinearModel
 from hetopt.records import Device, Job, Link
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, placement_violations
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Sharding"]
-
-_BITS = 30  # CP-SAT's presolve multiplies numbers of this size without overflow
-
-
-class MILP(LinearFormulation):
-    """(1)-(5)."""
-
-    name = "milp"
-    title = "MILP (1)-(5)"
-    kind = "exact"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """Columns ``x[table,device]``, ``held[device,count]`` and ``busiest``, in units that suit tolerances."""
-        tables = tables_of(instance, question or PROBLEM.question(instance))
-        n, d = tables.load.shape
-        names, devices = instance.labels, instance.device_names
-        can = np.isfinite(tables.load)
-        largest = np.where(can, tables.load, 0.0).max(axis=1)
-        unit = time_unit(max(float(largest.max()), float(abs(tables.fused).max())))
-        model = LinearModel("sharding")
-        x = model.binary("x", (n, d), upper=can, labels=(names, devices))
-        z = model.binary("held", (d, n + 1), upper=tables.countable)
-        top = model.continuous("busiest", upper=(float(largest.sum()) + float(abs(tables.fused).max())) / unit)
-        j, g = np.nonzero(can)
-        at, k = np.nonzero(tables.countable)
-        model.rows("assign", n, [(j, x[j, g], 1.0)], lower=1, upper=1, labels=(names,))  # (1)
-        counts: list[tuple[Any, Any, Any]] = [(g, x[j, g], 1.0), (at, z[at, k], -k.astype(float))]
-        model.rows("count", d, counts, lower=0, upper=0, labels=(devices,))  # (2)
-        model.rows("one", d, [(at, z[at, k], 1.0)], lower=1, upper=1, labels=(devices,))  # (2)
-        busy: list[tuple[Any, Any, Any]] = [
-            (g, x[j, g], tables.load[j, g] / unit),
-            (at, z[at, k], tables.fused[at, k] / unit),
-            (np.arange(d), top, -1.0),
-        ]
-        model.rows("busy", d, busy, upper=0, labels=(devices,))  # (3)
-        limited = np.flatnonzero(np.isfinite(instance.capacity) & (instance.memory.sum() > instance.capacity))
-        if limited.size:
-            row = np.full(d, -1)
-            row[limited] = np.arange(limited.size)
-            inside = row[g] >= 0
-            byte = time_unit(float(instance.memory.max()))
-            memory = [(row[g[inside]], x[j[inside], g[inside]], instance.memory[j[inside]] / byte)]
-            of = [devices[i] for i in limited.tolist()]
-            model.rows("memory", limited.size, memory, upper=instance.capacity[limited] / byte, labels=(of,))  # (4)
-        model.minimize(top, unit)
-        return model
-
-    def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
-        """Each table on the device with the largest x."""
-        return Solution.assign(np.argmax(x[model.columns("x")], axis=1))
-
-    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
-        """x and z of a plan."""
-        if solution.placement is None or (solution.placement < 0).any():
-            return None
-        d = instance.n_devices
-        point = np.full(model.n_columns, np.nan)
-        point[model.columns("x")] = solution.placement[:, None] == np.arange(d)
-        held = np.bincount(solution.placement, minlength=d)
-        point[model.columns("held")] = held[:, None] == np.arange(instance.n_tasks + 1)
-        return point
-
-
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(5), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
-
-
-class CPSAT(ConstraintModel):
-    """(1)-(5) in CP-SAT; decimals are rounded down (capacities up), so that its bound stays one."""
-
-    name = "cpsat"
-    title = "CP-SAT (1)-(5), decimals rounded down for the bound"
-    kind = "exact"
-
-    def program(self, instance: Instance, question: Question, control: Control) -> Any:
-        """Literals x and z, one time of the busiest device."""
-        from ortools.sat.python import cp_model
-
-        from hetopt.solvers.cpsat import CpProgram
-
-        tables = tables_of(instance, question)
-        n, d = tables.load.shape
-        can = np.isfinite(tables.load)
-        longest = np.where(can, tables.load, 0.0).max(axis=1)
-        total = float(longest.sum()) + float(abs(tables.fused).max())
-        whole = tables.whole and total < 2.0**_BITS
-        unit = 1.0 if whole else 2.0 ** (math.frexp(total)[1] - _BITS)
-        ticks = np.floor(np.where(can, tables.load, 0.0) / unit).astype(np.int64)
-        fused = np.floor(tables.fused / unit).astype(np.int64)
-        finite = np.isfinite(instance.capacity)
-        byte = 2.0 ** max(0, math.frexp(max(float(instance.memory.sum()), 1.0))[1] - _BITS)
-        need = np.floor(instance.memory / byte).astype(np.int64)
-        model = cp_model.CpModel()
-        top = model.new_int_var(0, int(ticks.max(axis=1).sum() + abs(fused).max()), "busiest")
-        x = {(j, g): model.new_bool_var("") for j, g in zip(*(a.tolist() for a in np.nonzero(can)), strict=True)}
-        for j in range(n):
-            model.add_exactly_one(x[j, g] for g in np.flatnonzero(can[j]).tolist())  # (1)
-        for g in range(d):
-            mine = np.flatnonzero(can[:, g]).tolist()
-            counts = np.flatnonzero(tables.countable[g]).tolist()
-            held = [model.new_bool_var("") for _ in counts]
-            model.add_exactly_one(held)  # (2), (5)
-            model.add(sum(x[j, g] for j in mine) == cp_model.LinearExpr.weighted_sum(held, counts))  # (2)
-            literals = [*(x[j, g] for j in mine), *held]
-            weights = [*ticks[mine, g].tolist(), *fused[g, counts].tolist()]
-            model.add(cp_model.LinearExpr.weighted_sum(literals, weights) <= top)  # (3)
-            if finite[g] and instance.memory.sum() > instance.capacity[g]:
-                limit = math.floor(instance.capacity[g] / byte)
-                model.add(
-                    cp_model.LinearExpr.weighted_sum([x[j, g] for j in mine], need[mine].tolist()) <= limit
-                )  # (4)
-        model.minimize(top)
-        return CpProgram(model, list(x.values()), to_bound=lambda bound: math.ceil(bound - 1e-6) * unit, name=self.name)
-
-    def decode(self, instance: Instance, question: Question, program: Any, x: NDArray[np.float64]) -> Solution:
-        """Each table on its chosen device."""
-        chosen = np.argwhere(instance.eligible)[np.asarray(x) > 0.5]
-        placement = np.full(instance.n_tasks, -1, np.int64)
-        placement[chosen[:, 0]] = chosen[:, 1]
-        return Solution.assign(placement)
-
-    def encode(
-        self, instance: Instance, question: Question, program: Any, solution: Solution
-    ) -> NDArray[np.float64] | None:
-        """x of a plan."""
-        assert solution.placement is not None
-        pairs = np.argwhere(instance.eligible)
-        chosen: NDArray[np.bool_] = solution.placement[pairs[:, 0]] == pairs[:, 1]
-        return chosen.astype(np.float64)
+__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Cases", "Sharding"]
 
 
 class Annealing(Method):
@@ -271,7 +137,7 @@ class Sharding(Problem):
         ),
     )
     uses = frozenset({"time", "memory", "pin", "forbid", "max_tasks", "tables.fusion"})
-    methods = (CPSAT(), MILP(), LP(), Annealing(), *SHARDERS)
+    methods = (CPSAT(), MILP(), LP(), Cases(), Annealing(), *SHARDERS)
 
     def fits(self, instance: Instance) -> str | None:
         """Whole tables without edges."""
@@ -307,10 +173,18 @@ class Sharding(Problem):
         """A table larger than every device it may be on, more bytes or tables than there is room."""
         return shortfalls(instance, jobs_of(instance))
 
+    def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
+        """Replays the duals of each case (6), and linear duals."""
+        if certificate.get("kind") != "cases":
+            return super().replay(instance, question, certificate)
+        return self.round_bound(instance, question, proved_by_cases(instance, question, certificate), slack=0.0)
+
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """The LP's bound, annealing from the greedy sharders' plans, CP-SAT."""
+        """The LP's bound and the cases', annealing from the greedy sharders' plans, CP-SAT."""
+        few = self.method("cases").fits(instance, question) is None
         return (
-            Step("lp", "a bound at once, with its proof", share=0.2),
+            Step("lp", "a bound at once, with its proof", share=0.1),
+            *((Step("cases", "a stronger bound while devices are few, with its proof", share=0.2),) if few else ()),
             Step("annealing", "the greedy sharders' plans, then better ones", share=0.5),
             Step("cpsat", "exact, starts from the best plan so far"),
         )

@@ -140,7 +140,7 @@ def tighten(
                 report(best)
         elif share * (value - lowest) <= max(step, 1e-7 * abs(value)):
             misses += 1
-            if misses > 3:
+            if misses == 3:
                 break
         else:
             share *= 0.5

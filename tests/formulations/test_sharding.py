@@ -95,6 +95,23 @@ def test_the_relaxation_counts_what_memory_leaves():
     assert tight.bound_proof == "replayed"
 
 
+def test_cases_tell_what_an_empty_device_saves():
+    """Holding any table costs 2: both devices 2 + 4, or one with both and 2 + 8. Shares spread the 2 and say less."""
+    instance = tables([4, 4], pair(), fusion={"*": [[1, 2]]})
+    by_shares, by_cases = (hetopt.bound(instance, method=name) for name in ("lp", "cases"))
+    assert by_shares.bound < 6
+    assert by_cases.bound == pytest.approx(6, rel=1e-9)
+    assert by_cases.bound_proof == "replayed"
+    question = PROBLEM.question(instance)
+    certificate = dict(by_cases.certificate)
+    with pytest.raises(ValueError, match="duals of 3 cases"):
+        PROBLEM.replay(instance, question, {**certificate, "duals": certificate["duals"][:2]})
+    weaker = {**certificate, "duals": [{"rows": [], "values": []}, *certificate["duals"][1:]]}
+    assert PROBLEM.replay(instance, question, weaker) == 0  # without its duals a case proves nothing but T >= 0
+    crowded = tables([4, 4], pair(memory=1), memory=[1, 1], fusion={"*": [[1, 2]]})
+    assert hetopt.bound(crowded, method="cases").bound == pytest.approx(6, rel=1e-9)  # no device can be empty
+
+
 @pytest.mark.parametrize(
     ("method", "placement"),
     [
@@ -131,10 +148,10 @@ def test_a_sharder_goes_where_room_is_left_or_gives_up():
         hetopt.solve(tables([1], pair()), method="by-lookup")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_annealing_is_no_worse_than_any_sharder_and_close_to_the_optimum(seed):
     rng = np.random.default_rng(seed)
-    n = 14
+    n = 10
     sizes = rng.integers(1, 20, n)
     instance = tables(
         rng.integers(5, 60, n).tolist(),
