@@ -247,6 +247,21 @@ class TestReported:
         assert count.bound == pytest.approx(360.425)
         assert count.bound_proof == "replayed"
 
+    @pytest.mark.parametrize(("replicas", "least"), [(1, 9), (2, 4.5)])
+    def test_a_piece_that_no_cut_divides_is_a_bound(self, replicas, least):
+        """Layers of 2 s and 7 s that stay together, and four of 1 s, on six devices: 9 s, or half where two may share."""
+        tasks = [Task(name=f"l{k}", time={"d": t}, cut=k != 1) for k, t in enumerate((1, 2, 7, 1, 1, 1))]
+        instance = chain(tasks, [Device(name=f"d{k}", type="d") for k in range(6)])
+        options = {"order": "free", "replicas": replicas}
+        found = hetopt.bound(instance, objective="chain-bottleneck", options=options, method="count")
+        assert (found.bound, found.bound_proof) == (least, "replayed")
+        assert found.certificate == {"kind": "piece", "start": 1, "end": 3}
+        asked = problem("partition.chain")
+        question = asked.question(instance, {"objective": "chain-bottleneck", **options})
+        for start, end in ((0, 3), (1, 4), (2, 2), (-1, 1), (1, 9), (True, 3), (1.0, 3), (None, 3)):
+            with pytest.raises(ValueError, match="no cut divides"):
+                asked.replay(instance, question, {"kind": "piece", "start": start, "end": end})
+
     def test_three_modules_on_two_devices(self):
         """[H11] Nothing needs to be left out."""
         instance = weighed([4400, 2020, 720], 2, memory=[4400, 2020, 720])
