@@ -105,6 +105,8 @@ class Orders(Method):
             )
             if math.isinf(control.remaining):
                 trial.time_limit = None
+            if control.closed:
+                break
             if not halted(control):
                 problem.program(instance, question, chain_of(instance, fixed), fixed, trial)
             if trial.plan is not None:
