@@ -64,6 +64,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("partition/llama70b-mixed.json", "llama3-70b", {}),
     ("partition/mobile-trio.json", "mobile-trio", {}),
     ("partition/moe-offload.json", "moe-offload", {}),
+    ("selection/block-library-12.json", "block-library", {"layers": 12}),
     _graph("chain", 20),
     _graph("layered", 24, unsupported=0.1),
     _graph("layered", 24, training=True),

@@ -1,0 +1,1 @@
+"""One choice a layer or a stage under budgets."""

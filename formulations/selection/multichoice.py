@@ -1,0 +1,369 @@
+r"""One variant a layer under several budgets: the multiple-choice knapsack with several resources.
+
+Asked when a model is compressed for a device: each layer has alternatives (a smaller feed-forward part, no attention, another
+precision), each with a loss of quality and with its time and memory; which to take so that the model fits and is fast enough?
+
+Sets and data
+    t = 1..L tasks (layers), m modes of each;  s_tm score (loss of quality, less is better)
+    a_rtm amount of resource r (memory, time, energy, cost) on the first device;  B_r its budget
+    E earlier choices, from each of which the new one must differ in at least ``differ`` tasks
+
+Variables
+    x_tm in {0, 1}  task t runs in mode m
+
+Minimise sum_tm s_tm x_tm subject to
+
+    sum_m x_tm = 1                              for each task t                         (1)  choose
+    sum_tm a_rtm x_tm <= B_r                    for each resource r with a budget       (2)  budget
+    sum_{t, m chosen in e} x_tm <= L - differ   for each earlier choice e               (3)  differ
+
+The memory's budget is the device's; ``time``, ``energy`` and ``cost`` are options. Method ``prices`` is the Lagrangian relaxation
+of (2), :mod:`hetopt.algorithms.choice`, whose bound is replayed from the prices alone. :func:`diverse` asks for several choices
+one after the other.
+
+Source: A. Bercovich et al., Puzzle: distillation-based NAS for inference-optimized LLMs, ICML 2025 (the question and (3)).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations._jobs import time_unit
+from hetopt.control import Control
+from hetopt.errors import InputError
+from hetopt.formulation import (
+    Evaluation,
+    LinearFormulation,
+    Method,
+    Option,
+    Outcome,
+    Problem,
+    Question,
+    RunOptions,
+    Step,
+)
+from hetopt.instance import Instance
+from hetopt.linear import LinearModel
+from hetopt.records import Device, Job, Mode, Task
+from hetopt.result import Result
+from hetopt.solution import Solution
+from hetopt.verify.choice import check_choice
+
+__all__ = ["LP", "MILP", "PROBLEM", "MultiChoice", "Prices", "diverse"]
+
+RESOURCES = ("memory", "time", "energy", "cost")
+_ROUNDING = 2.0**-40
+
+
+class Menu(NamedTuple):
+    """All modes, task by task: (c,) names and scores, (4, c) amounts of :data:`RESOURCES`, (L + 1,) first of each task."""
+
+    names: tuple[str, ...]
+    score: NDArray[np.float64]
+    amount: NDArray[np.float64]
+    start: NDArray[np.int64]
+    open: NDArray[np.bool_]
+
+
+@lru_cache(maxsize=4)
+def menu(instance: Instance) -> Menu:
+    """The modes of an instance as arrays; one that has no time on the first device is closed."""
+    names: list[str] = []
+    score: list[float] = []
+    rows: list[list[float]] = []
+    allowed: list[bool] = []
+    start = [0]
+    for k in range(instance.n_tasks):
+        for mode in instance.task(k).modes:
+            own = [_first(instance, table) for table in (mode.time, mode.energy, mode.cost)]
+            names.append(mode.name)
+            score.append(float(mode.score or 0))
+            rows.append([float(mode.memory or 0), *(0.0 if v is None else v for v in own)])
+            allowed.append(mode.time is None or own[0] is not None)
+        start.append(len(names))
+    amount = np.array(rows, np.float64).reshape(-1, len(RESOURCES)).T
+    return Menu(tuple(names), np.array(score), amount, np.array(start, np.int64), np.array(allowed, bool))
+
+
+def _first(instance: Instance, table: Any) -> float | None:
+    if table is None:
+        return None
+    if isinstance(table, list):
+        return None if table[0] is None else float(table[0])
+    device = instance.devices[0]
+    value = table.get(device.name, table.get(device.type) if device.type else None)
+    return None if value is None else float(value)
+
+
+def budgets(instance: Instance, question: Mapping[str, Any]) -> dict[str, float]:
+    """Budget of each resource that has one."""
+    found = {"memory": float(instance.capacity[0]), **{name: question[name] for name in RESOURCES[1:]}}
+    return {name: float(most) for name, most in found.items() if most is not None and math.isfinite(most)}
+
+
+def earlier(instance: Instance) -> list[list[str]]:
+    """Earlier choices, of ``tables.earlier``, a mode name a task."""
+    table = instance.tables.get("earlier", [])
+    right = isinstance(table, list) and all(isinstance(row, list) and len(row) == instance.n_tasks for row in table)
+    if not right:
+        raise InputError(f"$.tables.earlier must be lists of {instance.n_tasks} mode names, one a task")
+    return [[str(name) for name in row] for row in table]
+
+
+def _reduced(instance: Instance, question: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(r, c) amounts and (r,) budgets of the resources that have one."""
+    most = budgets(instance, question)
+    rows = [RESOURCES.index(name) for name in most]
+    return menu(instance).amount[rows], np.array(list(most.values()))
+
+
+class MILP(LinearFormulation):
+    """(1)-(3)."""
+
+    name = "milp"
+    title = "MILP (1)-(3)"
+    kind = "exact"
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """Each mode stands in (1), (2) and (3)."""
+        return len(menu(instance).names) * (1 + len(budgets(instance, question)) + len(earlier(instance)))
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """Columns ``mode[task=mode]``."""
+        question = question if question is not None else PROBLEM.question(instance)
+        all_modes = menu(instance)
+        of = np.repeat(np.arange(instance.n_tasks), np.diff(all_modes.start))
+        labels = [f"{instance.labels[t]}={name}" for t, name in zip(of.tolist(), all_modes.names, strict=True)]
+        model = LinearModel("multichoice")
+        x = model.binary("mode", len(labels), upper=all_modes.open, labels=(labels,))
+        model.rows("choose", instance.n_tasks, [(of, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
+        amount, most = _reduced(instance, question)
+        unit = np.array([time_unit(float(row.max(initial=0.0))) for row in amount])
+        names = list(budgets(instance, question))
+        r = np.broadcast_to(np.arange(len(most))[:, None], amount.shape)
+        terms = [(r, np.broadcast_to(x[None, :], amount.shape), amount / unit[:, None])]
+        model.rows("budget", len(most), terms, upper=most / unit, labels=(names,))  # (2)
+        before = earlier(instance)
+        if before and question["differ"]:
+            hit = np.array([[all_modes.names[c] == row[of[c]] for c in range(len(labels))] for row in before])
+            e, c = np.nonzero(hit)
+            model.rows("differ", len(before), [(e, x[c], 1.0)], upper=instance.n_tasks - question["differ"])  # (3)
+        model.minimize(x, all_modes.score)
+        return model
+
+    def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
+        """The mode chosen for each task."""
+        return _plan(instance, np.flatnonzero(x[model.columns("mode")] > 0.5))
+
+    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
+        """Ones and zeros."""
+        chosen = solution.details.get("modes")
+        if not isinstance(chosen, Mapping):
+            return None
+        of = np.repeat(np.arange(instance.n_tasks), np.diff(menu(instance).start))
+        return np.array(
+            [chosen.get(instance.labels[t]) == name for t, name in zip(of.tolist(), menu(instance).names, strict=True)],
+            np.float64,
+        )
+
+
+def _plan(instance: Instance, chosen: NDArray[np.int64]) -> Solution:
+    """A plan of mode numbers (L,), one a task in order."""
+    names = menu(instance).names
+    if len(chosen) != instance.n_tasks:
+        raise ValueError("not one mode a task")
+    return Solution(
+        details={"modes": {label: names[c] for label, c in zip(instance.labels, chosen.tolist(), strict=True)}}
+    )
+
+
+class LP(MILP):
+    """The relaxation."""
+
+    name = "lp"
+    title = "LP relaxation of (1)-(3), replayed"
+    kind = "relaxation"  # type: ignore[assignment]
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """As the MILP, without integrality."""
+        return super().build(instance, question).relax()
+
+
+class Prices(Method):
+    """The Lagrangian relaxation and local search."""
+
+    name = "prices"
+    title = "Lagrangian prices of the budgets, exchanges of one and two modes; bound replayed from the prices"
+    kind = "search"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Climb and exchange; choices that are too much like an earlier one are passed over."""
+        from hetopt.algorithms.choice import price
+
+        amount, most = _reduced(instance, question)
+        all_modes, problem = menu(instance), question.problem
+        score = np.where(all_modes.open, all_modes.score, 1e300)
+
+        def choice(chosen: NDArray[np.int64]) -> float | None:
+            plan = _plan(instance, chosen)
+            seen = problem.judge(instance, question, plan)
+            if seen.violations:
+                return None
+            control.report_plan(plan)
+            return seen.value
+
+        def proves(prices: NDArray[np.float64]) -> float:
+            certificate = {
+                "kind": "prices",
+                "prices": dict(zip(budgets(instance, question), prices.tolist(), strict=True)),
+            }
+            bound = problem.replay(instance, question, certificate)
+            control.report_bound(bound, "replayed", certificate)
+            return bound
+
+        price(score, amount, all_modes.start, most, control.should_stop, choice, proves)
+        return Outcome()
+
+
+class MultiChoice(Problem):
+    """The question."""
+
+    name = "selection.multichoice"
+    objectives = ("multichoice",)
+    title = "one mode a task, least total score within budgets of memory, time, energy and cost"
+    unit = ""
+    uses = frozenset({"modes", "memory", "time", "energy", "cost", "tables.earlier", "edges"})
+    options = (
+        Option("time", float, None, "budget of the tasks' times together, in seconds"),
+        Option("energy", float, None, "budget of energy"),
+        Option("cost", float, None, "budget of cost"),
+        Option("differ", int, 0, "tasks in which a choice must differ from each of tables.earlier"),
+    )
+    methods = (MILP(), LP(), Prices())
+
+    def fits(self, instance: Instance) -> str | None:
+        """Modes for every task, with different names."""
+        for k in range(instance.n_tasks):
+            names = [mode.name for mode in instance.task(k).modes]
+            if not names:
+                return f"task {instance.labels[k]!r} has no modes to choose from"
+            if len(set(names)) != len(names):
+                return f"task {instance.labels[k]!r} has two modes of one name"
+            if any((mode.score or 0) < 0 or not math.isfinite(mode.score or 0) for mode in instance.task(k).modes):
+                return f"a score of task {instance.labels[k]!r} is below 0 or no finite number"
+        return None
+
+    def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
+        """Total score, every budget checked."""
+        most = budgets(instance, question)
+        report = check_choice(instance, solution.details, most, earlier(instance), question["differ"])
+        return Evaluation(report.score, report.violations, {"used": dict(report.used), "budgets": most})
+
+    def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
+        """A budget below what the thriftiest modes need."""
+        for name in (*RESOURCES[1:], "differ"):
+            if question[name] is not None and not 0 <= question[name] < math.inf:
+                raise InputError(f"$.question.{name} is {question[name]!r}, expected a number, 0 or more")
+        all_modes = menu(instance)
+        found = [
+            f"no mode of task {instance.labels[k]!r} can run on {instance.device_names[0]!r}"
+            for k in range(instance.n_tasks)
+            if not all_modes.open[all_modes.start[k] : all_modes.start[k + 1]].any()
+        ]
+        if found:
+            return tuple(found)
+        for name, most in budgets(instance, question).items():
+            amounts = np.where(all_modes.open, all_modes.amount[RESOURCES.index(name)], np.inf)
+            least = math.fsum(np.minimum.reduceat(amounts, all_modes.start[:-1]).tolist())
+            if least > most * (1 + 1e-12):
+                found.append(
+                    f"{name}: the thriftiest modes need {least:.9g}, the budget is {most:.9g}: {least - most:.9g} short"
+                )
+        return tuple(found)
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """Prices, then the program."""
+        return (Step("prices", "a choice and a bound in moments", 0.3), Step("milp", "exact"))
+
+    def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
+        """Replays prices and linear duals."""
+        if certificate.get("kind") != "prices":
+            return super().replay(instance, question, certificate)
+        most, given = budgets(instance, question), certificate["prices"]
+        if not isinstance(given, Mapping) or set(given) != set(most):
+            raise ValueError(f"expected prices of {', '.join(most) or 'nothing'}")
+        prices = np.array([float(given[name]) for name in most])
+        if not np.isfinite(prices).all() or (prices < 0).any():
+            raise ValueError("expected finite prices, none below 0")
+        all_modes, (amount, budget) = menu(instance), _reduced(instance, question)
+        cost = np.where(all_modes.open, all_modes.score + prices @ amount, np.inf)
+        least = np.minimum.reduceat(cost, all_modes.start[:-1])
+        spent = (prices * budget).tolist()
+        size = float(np.abs(least).sum() + sum(spent))
+        bound = math.fsum([*least.tolist(), *(-v for v in spent)]) - _ROUNDING * size
+        if not math.isfinite(bound):
+            raise ValueError("the prices prove nothing")
+        return bound
+
+    def sample(self, seed: int) -> Instance:
+        """Up to five tasks of up to four modes."""
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 6))
+        tasks = []
+        for k in range(n):
+            modes = [
+                Mode(
+                    name=f"m{c}",
+                    time=[int(rng.integers(1, 9)) if rng.random() < 0.95 or c == 0 else None],
+                    memory=int(rng.integers(1, 9)),
+                    energy=[int(rng.integers(1, 9))],
+                    score=int(rng.integers(0, 20)),
+                )
+                for c in range(int(rng.integers(1, 5)))
+            ]
+            tasks.append(Task(name=f"t{k}", time=[1], modes=modes))
+        question: dict[str, Any] = {"objective": "multichoice", "time": float(rng.integers(3 * n, 6 * n))}
+        if seed % 3 == 0:
+            question["energy"] = float(rng.integers(3 * n, 7 * n))
+        tables = {}
+        if seed % 4 == 1:
+            tables, question["differ"] = {"earlier": [["m0"] * n]}, 1
+        devices = [Device(name="gpu", memory=int(rng.integers(3 * n, 7 * n)))]
+        return Instance.build(devices, [Job(name="net", tasks=tasks)], tables=tables, question=question)
+
+    def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
+        """All choices."""
+        start = menu(instance).start
+        for chosen in itertools.product(*(range(a, b) for a, b in itertools.pairwise(start.tolist()))):
+            yield _plan(instance, np.array(chosen, np.int64))
+
+
+def diverse(instance: Instance, count: int, differ: int, **options: Any) -> list[Result]:
+    """The best choice, then the best that differs from those before in at least ``differ`` tasks, and so on.
+
+    ``options`` go to :func:`hetopt.solve`. Ends early when there is no further choice.
+    """
+    from hetopt.solve import solve
+
+    found: list[Result] = []
+    before = earlier(instance)
+    for _ in range(count):
+        asked = replace(instance, tables={**instance.tables, "earlier": before})
+        settings = {**options, "options": {**options.get("options", {}), "differ": differ}}
+        result = solve(asked, objective="multichoice", **settings)
+        if result.solution is None:
+            break
+        found.append(result)
+        before = [*before, [result.solution.details["modes"][label] for label in instance.labels]]
+    return found
+
+
+PROBLEM = MultiChoice()

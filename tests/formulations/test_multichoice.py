@@ -1,0 +1,124 @@
+"""One mode a task under budgets: worked by hand, brute force, diverse choices, prices, broken plans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hetopt
+from formulations.selection.multichoice import diverse
+from hetopt import Instance, Solution
+from hetopt.io.generators import block_library
+from hetopt.records import Device, Job, Mode, Task
+from hetopt.registry import problem
+
+TASKS = [
+    Task(
+        name=name,
+        time=[1],
+        modes=[
+            Mode(name="full", time=[10], memory=100, score=0),
+            Mode(name="half", time=[6], memory=50, score=score),
+            Mode(name="none", time=[1], memory=0, score=3 * score),
+        ],
+    )
+    for name, score in (("a", 1), ("b", 2), ("c", 4))
+]
+
+
+def asked(memory=None, **question) -> Instance:
+    return Instance.build(
+        [Device(name="gpu", memory=memory)],
+        [Job(name="net", tasks=TASKS)],
+        question={"objective": "multichoice", **question},
+    )
+
+
+def chosen(result):
+    return [result.solution.details["modes"][name] for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "question", "modes", "score"),
+    [
+        (None, {}, ["full", "full", "full"], 0),
+        (250, {}, ["half", "full", "full"], 1),
+        (200, {}, ["half", "half", "full"], 3),
+        (200, {"time": 21.5}, ["none", "full", "full"], 3),
+        (None, {"time": 22}, ["half", "half", "full"], 3),
+    ],
+    ids=["free", "memory", "less", "both", "time"],
+)
+def test_by_hand(memory, question, modes, score):
+    result = hetopt.solve(asked(memory, **question))
+    assert (result.status, result.objective) == ("optimal", score)
+    assert chosen(result) == modes or score == 3
+    hetopt.verify(asked(memory, **question), result)
+
+
+def test_budgets_that_nothing_meets():
+    result = hetopt.solve(asked(time=2.5))
+    assert result.status == "infeasible"
+    assert result.infeasible == ("time: the thriftiest modes need 3, the budget is 2.5: 0.5 short",)
+
+
+def test_diverse_choices_differ_and_get_no_better():
+    results = diverse(asked(250), 3, 2)
+    assert len(results) == 3
+    assert [r.objective for r in results] == sorted(r.objective for r in results)
+    for i, a in enumerate(results):
+        for b in results[:i]:
+            assert sum(x != y for x, y in zip(chosen(a), chosen(b), strict=True)) >= 2
+
+
+@pytest.mark.parametrize("seed", range(300, 340))
+def test_against_all_choices(seed):
+    one = problem("selection.multichoice")
+    instance = one.sample(seed)
+    question = one.question(instance)
+    judged = [one.judge(instance, question, plan) for plan in one.every_plan(instance, question)]
+    values = [each.value for each in judged if not each.violations]
+    for method in ("auto", "milp", "lp", "prices"):
+        result = hetopt.solve(instance, method=method)
+        if not values:
+            assert result.solution is None
+            continue
+        if method in ("auto", "milp"):
+            assert result.objective == min(values)
+        assert result.objective is None or result.objective >= min(values)
+        assert result.bound is None or result.bound <= min(values) + 1e-9
+        hetopt.verify(instance, result)
+
+
+def test_a_library_of_the_published_size_is_proved():
+    instance = block_library.make()
+    assert (instance.n_tasks, len(instance.task(0).modes)) == (80, 16)
+    result = hetopt.solve(instance, time_limit=60)
+    assert result.status == "optimal"
+    hetopt.verify(instance, result)
+
+
+class TestBrokenPlans:
+    def told(self, modes, **question) -> str:
+        instance = asked(250, **question)
+        one = problem("selection.multichoice")
+        return " ".join(one.judge(instance, one.question(instance), Solution(details={"modes": modes})).violations)
+
+    def test_a_good_one(self):
+        assert self.told({"a": "half", "b": "full", "c": "full"}) == ""
+
+    def test_too_much(self):
+        assert "memory adds up to 300, the budget is 250: 50 too much" in self.told(dict.fromkeys("abc", "full"))
+        assert "time adds up to 26" in self.told({"a": "half", "b": "full", "c": "full"}, time=20)
+
+    def test_a_task_without_a_mode(self):
+        assert "task 'c' has no mode None" in self.told({"a": "half", "b": "half"})
+        assert "no mode 'double'" in self.told({"a": "half", "b": "half", "c": "double"})
+        assert "'z', which is no task" in self.told({"a": "half", "b": "half", "c": "half", "z": "half"})
+
+    @pytest.mark.parametrize("prices", [{"memory": -1}, {}, {"memory": 1, "time": 1}, {"memory": np.inf}], ids=str)
+    def test_prices_that_prove_nothing(self, prices):
+        instance = asked(250)
+        one = problem("selection.multichoice")
+        with pytest.raises(ValueError, match="price"):
+            one.replay(instance, one.question(instance), {"kind": "prices", "prices": prices})
