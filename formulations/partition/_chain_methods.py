@@ -39,6 +39,7 @@ __all__ = [
 
 MOST_STEPS = 2e9  # of one dynamic program, some seconds
 MOST_CELLS = 1e8  # of its table
+QUICK_STEPS = 2e7  # of one that is run without looking for plans first
 REPLAYED_STEPS = 1e6  # what a certificate may ask of a replay
 
 
@@ -200,13 +201,15 @@ class ChainProblem(Problem):
         return ()
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """The dynamic program; where there are too many different devices, some orders, a bound, and the MILP."""
-        if self.method("dp").fits(instance, question) is None:
+        """The dynamic program, after some orders and a bound where it takes long; the MILP where it would take too long."""
+        exact = self.method("dp").fits(instance, question) is None
+        if exact and chain_of(instance, rules_of(instance, question)).steps <= QUICK_STEPS:
             return (Step("dp", "exact, and its states are few enough"),)
+        why = "many states" if exact else "too many different devices to list which are used"
         steps = (
             Step("count", "a bound at once"),
-            Step("orders", "plans at once: too many different devices to list which are used", share=0.3),
-            Step("milp", "exact"),
+            Step("orders", f"plans at once: {why}", share=0.3),
+            Step("dp", "exact") if exact else Step("milp", "exact"),
         )
         return [step for step in steps if any(m.name == step.method for m in self.methods)
                 and self.method(step.method).fits(instance, question) is None]  # fmt: skip
