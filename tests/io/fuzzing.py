@@ -87,6 +87,8 @@ def mutated(kind: str, seed: int, number: int, data: bytes) -> bytes:
     draw = random.Random(f"{kind}/{seed}/{number}")
     size = len(data) if draw.random() < 0.2 else HEAD
     head, rest = data[:size], data[size:]
+    if kind == "onnx" and draw.random() < 0.5:
+        return _message(draw, data)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         head = draw.choice(MUTATIONS)(draw, head)
     return head + rest
@@ -194,6 +196,22 @@ def _json(draw: random.Random, data: bytes) -> bytes:
         holder[key] = draw.choice(VALUES)
     text = json.dumps(value).encode()
     return struct.pack("<Q", len(text)) + text + data[start + size :] if start else text
+
+
+def _message(draw: random.Random, data: bytes) -> bytes:
+    """An ONNX model with another value somewhere in its message: still a message, of a model that may make no sense."""
+    import onnx
+    from google.protobuf import json_format
+
+    model = onnx.load_model_from_string(data)
+    text = json_format.MessageToJson(model, preserving_proto_field_name=True).encode()
+    for _ in range(8):
+        try:
+            changed = json_format.Parse(_json(draw, text), onnx.ModelProto(), ignore_unknown_fields=True)
+        except (json_format.ParseError, ValueError, TypeError, RecursionError):
+            continue
+        return bytes(changed.SerializeToString())
+    return data
 
 
 def _places(value: Any) -> Any:

@@ -2,9 +2,10 @@
 
 A task is an operator as it stands in the file; nothing is fused, so times are upper estimates for runtimes that fuse. Its
 ``memory`` is the constants it reads and one copy of its results; a constant that several operators read counts for each, for
-they may be on different devices. Its ``output`` is all its results together, for they travel as a whole. It moves its inputs,
-constants and results through memory once; operators that only rename what is there (reshapes and such) take no time. Numbers
-in floating point take the bytes of the precision asked for, or their own where those are fewer; all others take their own.
+they may be on different devices. Its ``output`` is all its results together, for they travel as a whole; the model's own
+inputs cost no transfer. It moves its inputs, constants and results through memory once; operators that only rename what is there
+(reshapes and such) take no time. Numbers in floating point take the bytes of the precision asked for, or their own where those
+are fewer; all others take their own.
 """
 
 from __future__ import annotations
