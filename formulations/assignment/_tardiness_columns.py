@@ -19,7 +19,11 @@ __all__ = ["Columns", "known_plan", "replay"]
 
 _SLOTS = 1000  # most slots of the horizon, and for many jobs ...
 _STEPS = 2e8  # ... most slots times pairs of jobs
-_TRIAL = 500_000  # proposals of annealing when there is no plan yet
+_TRIALS, _TRIAL, _TRAIL = (
+    4,
+    500_000,
+    8,
+)  # runs of annealing, proposals of each, and how many of its plans lend their sequences
 
 
 class Columns(Method):
@@ -51,15 +55,21 @@ class Columns(Method):
             )
 
         known = known_plan(shop, control.plan)
-        if known is None:
-            known = anneal_tardiness(shop, seed=control.seed, proposals=_TRIAL, should_stop=control.should_stop)
-            if known is None:
-                return Outcome("infeasible", infeasible=("some job can run on no device",))
-            plan(known)
+        plans = [] if known is None else [known]
+        for trial in range(1, 1 + _TRIALS):
+            trail: list[Sequenced] = []
+            anneal_tardiness(
+                shop, seed=control.seed + trial, proposals=_TRIAL, should_stop=control.should_stop, report=trail.append
+            )
+            plans += trail[-_TRAIL:]
+        if not plans:
+            return Outcome("infeasible", infeasible=("some job can run on no device",))
+        best = min(plans, key=lambda one: one.value)
+        plan(best)
         price_tardiness(
             shop,
-            _slots(shop, known),
-            [known],
+            _slots(shop, best),
+            plans,
             should_stop=control.should_stop,
             report_plan=plan,
             report_bound=bound,
