@@ -58,6 +58,37 @@ def test_parameters_are_the_published_ones(name):
 
 
 @pytest.mark.parametrize(
+    ("kind", "total"),
+    [
+        ("Llama", 6_738_415_616),
+        ("Mistral", 7_241_732_096),
+        ("Mixtral", 46_702_792_704),
+        ("Qwen2", None),
+        ("Qwen2Moe", 14_315_784_192),
+        ("Qwen3", None),
+        ("Qwen3Moe", None),
+        ("DeepseekV3", 671_026_419_200),
+        ("Gemma", 8_537_680_896),
+        ("Gemma2", 2_614_341_888),
+        ("Gemma3Text", None),
+        ("Gemma3", None),
+        ("GPT2", 124_439_808),
+        ("Bert", 109_482_240),
+        ("ViT", 86_389_248),
+    ],
+)
+def test_configuration_classes_as_they_write_themselves(kind, total, tmp_path):
+    """Where the package is installed: a default configuration is read, and where it is a published model's, has its total."""
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is not installed; it is not needed otherwise"
+    )
+    config = json.loads(getattr(transformers, f"{kind}Config")().to_json_string(use_diff=False))
+    found = model_of(Fields(config)).parameters
+    assert found == total or (total is None and found > 10**9)
+    assert load(tmp_path, config, devices="h200-sxm:8,cpu").n_tasks > 10
+
+
+@pytest.mark.parametrize(
     ("name", "billions"),
     [("mixtral-8x7b", 12.88), ("mixtral-8x22b", 39.15), ("qwen3-30b-a3b", 3.353), ("qwen3-235b-a22b", 22.19),
      ("deepseek-v3", 37.55)],
