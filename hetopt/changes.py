@@ -40,6 +40,8 @@ class Change:
         Amounts are integers.
     grain
         Amounts this large are rounded up to whole multiples of it, for people.
+    size
+        amount -> its words alone, rounded down.
     """
 
     apply: Apply
@@ -47,6 +49,7 @@ class Change:
     most: float | None = None
     whole: bool = False
     grain: float = 0.0
+    size: Callable[[float], str] = lambda amount: f"{amount:,.0f}"
 
 
 def more_memory(instance: Instance, problem: Problem, devices: Collection[str] | None = None) -> Iterator[Change]:
@@ -81,7 +84,7 @@ def _memory(instance: Instance, names: set[str], where: str) -> Change:
         )
         return replace(instance, devices=devices)
 
-    return Change(apply, lambda amount: f"{bytes_text(amount)} more memory {where}", most, whole, 2.0**20)
+    return Change(apply, lambda amount: f"{bytes_text(amount)} more memory {where}", most, whole, 2.0**20, _floored)
 
 
 def fewer_tokens(instance: Instance, problem: Problem) -> Iterator[Change]:
@@ -93,6 +96,7 @@ def fewer_tokens(instance: Instance, problem: Problem) -> Iterator[Change]:
             lambda amount: f"{tokens - amount:,.0f} tokens of context instead of {tokens:,.0f}",
             float(tokens),
             True,
+            size=lambda amount: f"{amount:,.0f} fewer",
         )
 
 
@@ -171,6 +175,11 @@ def bytes_text(amount: float) -> str:
         return f"{amount:,.6g} bytes"
     mebi = np.ceil(amount / 2**20)
     return f"{mebi:,.0f} MiB" if mebi < 100 * 1024 else f"{amount / 2**30:,.2f} GiB"
+
+
+def _floored(amount: float) -> str:
+    """Bytes, never more than there are."""
+    return f"{amount:,.6g} bytes" if amount < 1e6 else f"{np.floor(amount / 2**20):,.0f} MiB"
 
 
 def _sum(memory: Mapping[str, Any] | float | int, amount: float) -> float | int:

@@ -161,7 +161,8 @@ def diagnose(
         return Diagnosis(own, binding=found, prices=tuple(run.prices(own)), gains=gains)
     if own.status != "infeasible":
         return Diagnosis(own)
-    return Diagnosis(own, conflict=run.conflict(), mends=tuple(run.mends()))
+    mends = tuple(run.mends())
+    return Diagnosis(own, conflict=run.conflict(), mends=mends)
 
 
 class _Inquiry:
@@ -243,13 +244,16 @@ class _Inquiry:
                 low, known = middle, known and answer is False
         if change.grain and high >= _MANY:
             high = min(most, math.ceil(high / change.grain) * change.grain)
-        sharp = "proved to be the least" if known else "enough; whether less would do is not known"
+        sharp = f"{change.size(low)} is proved too little" if known else "enough; whether less would do is not known"
         return Mend(f"{change.say(high)} ({sharp})", high, low if known else None)
 
     def conflict(self) -> tuple[str, ...]:
         """An irreducible set of rows of the linear relaxation; empty when that is feasible, too large or there is none."""
         method = self.linear()
-        return irreducible(method.build(self.instance, self.question), self.over) if method else ()
+        left = self.end - time.monotonic()
+        if method is None or left <= 0:
+            return ()
+        return irreducible(method.build(self.instance, self.question), left)
 
     def linear(self) -> LinearFormulation | None:
         """A linear formulation of the question of moderate size whose relaxation bounds it, the smallest first."""
@@ -365,26 +369,31 @@ def _binding(result: Result, instance: Instance) -> Iterator[str]:
         yield f"memory: {name} uses {bytes_text(used)} of {bytes_text(usable)}"
 
 
-def irreducible(model: LinearModel, over: Any = lambda: False) -> tuple[str, ...]:
+def irreducible(model: LinearModel, seconds: float = math.inf) -> tuple[str, ...]:
     """Names of rows of a model's LP relaxation that cannot hold together, none of which can be left out.
 
     A phase-one program (least total violation) singles out rows with a dual price; of these, each is left out in turn, and
-    stays out when the rest is still infeasible. Empty when the relaxation is feasible, or when ``over`` said to stop.
+    stays out when the rest is still infeasible. Empty when the relaxation is feasible, or time was too short.
     """
     from hetopt import solvers
     from hetopt.solvers import Options
 
-    adapter = solvers.get("highs")
+    adapter, end = solvers.get("highs"), time.monotonic() + seconds
+
+    def solved(part: LinearModel) -> Any:
+        left = end - time.monotonic()
+        return adapter.solve(part, Options(time_limit=None if math.isinf(left) else max(left, 0.01)), Control())
+
     relaxed = model.relax()
-    answer = adapter.solve(relaxed.elastic(), Options(), Control())
+    answer = solved(relaxed.elastic())
     if answer.reason != "optimal" or answer.row_dual is None or answer.objective is None or answer.objective <= 1e-7:
         return ()
     kept = [int(r) for r in np.flatnonzero(np.abs(answer.row_dual[: model.n_rows]) > 1e-9)]
     for row in list(kept):
-        if over():
-            return ()
         rest = [r for r in kept if r != row]
-        left = adapter.solve(relaxed.only(rest), Options(), Control())
+        left = solved(relaxed.only(rest))
         if left.reason == "infeasible":
             kept = rest
+        elif left.reason != "optimal":
+            return ()
     return tuple(model.row_name(r) for r in kept)

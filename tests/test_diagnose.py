@@ -48,7 +48,7 @@ class TestNoPlan:
     def test_words_and_data_say_the_same(self, found):
         lines = found.lines()
         assert lines[0] == "there is no plan:"
-        assert "  3 bytes more memory on d0 (proved to be the least)" in lines
+        assert "  3 bytes more memory on d0 (2 bytes is proved too little)" in lines
         record = json.loads(json.dumps(found.to_json()))
         assert record["mends"][0]["amount"] == 3
 

@@ -33,7 +33,6 @@ def test_the_generators_are_found_by_name() -> None:
     for generator in generators.generators():
         assert generators.get(generator.NAME) is generator
         assert generator.TITLE.endswith(".")
-        assert [option.flag for option in generator.OPTIONS if option.flag == "--seed"]
         for flag, kind, default, text in generator.OPTIONS:
             assert flag.startswith("--")
             assert default in kind if isinstance(kind, tuple) else isinstance(default, kind)
