@@ -17,7 +17,13 @@ from hetopt.result import Result
 
 __all__ = ["Stage", "binding", "rates", "stages_of"]
 
-_SHORT = {"embed_tokens": "embed", "embeddings": "embed", "lm_head": "head", "multi_modal_projector": "projector"}
+_SHORT = {
+    "embed_tokens": "embed",
+    "embeddings": "embed",
+    "lm_head": "head",
+    "multi_modal_projector": "projector",
+    "vision_tower": "vision",
+}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from hetopt.report import number, percent
 
 __all__ = ["print_plan", "record"]
 
+WIDE = 100  # columns where there is no terminal
 _UNITS = {"chain-tokens": "tokens", "chain-cost": "an hour"}
 
 
@@ -38,7 +39,8 @@ def record(planned: Planned) -> dict[str, Any]:
 
 def print_plan(planned: Planned, folder: Path | None) -> None:
     """Status, stages, what binds, settings."""
-    console, result = Console(file=sys.stdout), planned.result
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDE)
+    result = planned.result
 
     def line(text: str) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -249,6 +249,10 @@ class Work:
             return TRAINING_BYTES * module.held
         return weight_bytes(module.matrices, module.held - module.matrices, self.precision, self.scheme, end=module.end)
 
+    def matrix_bytes(self, module: Module) -> int:
+        """Bytes of a module's matrices alone, in inference."""
+        return weight_bytes(module.matrices, 0, self.precision, self.scheme, end=module.end)
+
     def memory(self, module: Module) -> int:
         """Bytes that stay on the module's device: weights, caches with a window, activations of training, results of a head."""
         size = self.weights(module)

@@ -124,7 +124,7 @@ class Recipe:
         for k, module in enumerate(self.model.modules):
             size, out = work.memory(module), work.output(module)
             if module.shares and alone and not work.training:
-                size -= work.weights(module)  # one device keeps the tied matrix once
+                size -= work.matrix_bytes(module)  # one device keeps the tied matrix once
             if max(size, out, work.cache(module) * work.cached_tokens) > _MOST:
                 raise InputError(
                     f"{module.name} would take more than 2^53 bytes with --batch {work.batch} and --context {work.context}; "

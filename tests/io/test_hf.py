@@ -472,3 +472,9 @@ def test_mutated_configs_make_an_instance_or_a_sentence(tmp_path):
             assert load(tmp_path, raw, text_only=rng.random() < 0.5).n_tasks > 1
         except InputError as error:
             assert "\n" not in str(error)
+
+
+def test_one_device_keeps_the_biases_of_a_tied_head(tmp_path):
+    """The word head of BERT shares its matrix with the embedding, and has a bias of its own."""
+    instance = load(tmp_path, "bert-base-words", devices="t4", context=128)
+    assert instance.memory[-1] == 2 * 30522
