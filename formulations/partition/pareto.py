@@ -46,8 +46,8 @@ workloads on heterogeneous systems, arXiv 2502.06304 (2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,7 +56,7 @@ import numpy as np
 from formulations.partition._pareto_milp import MILP, limits_of, stage_table
 from formulations.partition._pools import every_pool_plan, plan_of, unfit_pools
 from hetopt.control import Control
-from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Question, RunOptions
+from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
@@ -124,6 +124,8 @@ class Labels(Method):
         def stop() -> bool:
             return control.cancelled.is_set() or control.remaining <= 0
 
+        for point in _points(instance, question, stop, most=1) or []:  # a few plans at once
+            control.report_plan(plan_of(instance, point.stages))
         points = _points(instance, question, stop)
         if points is None:
             return Outcome("limit", "time")
@@ -181,6 +183,11 @@ class _Trade(Problem):
         report = _report(instance, question, solution)
         details = {"stage_seconds": list(report.seconds), "period": report.period, "energy": report.energy}
         return Evaluation(self.of(report), report.violations, details)
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """A bound at once, then the first exact method that fits."""
+        exact = [m for m in self.methods if m.kind == "exact" and m.fits(instance, question) is None]
+        return [Step("count", "a bound at once"), *(Step(m.name, f"exact ({m.title})") for m in exact[:1])]
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays the counts, and linear duals."""
@@ -278,12 +285,16 @@ def _report(instance: Instance, question: Question, solution: Solution) -> Paret
 
 
 def _points(
-    instance: Instance, question: Question, should_stop: Any, *, limited: bool = True
+    instance: Instance, question: Question, should_stop: Any, *, limited: bool = True, most: int | None = None
 ) -> list[ParetoPoint] | None:
+    """The front within the question's limits; ``most``: with no more units of a pool than that."""
     from hetopt.algorithms.pareto_labels import pareto_front
 
     limits = limits_of(question) if limited else (math.inf, math.inf)
-    return pareto_front(stage_table(instance), *limits, should_stop)
+    table = stage_table(instance)
+    if most is not None:
+        table = replace(table, units=np.minimum(table.units, most))
+    return pareto_front(table, *limits, should_stop)
 
 
 def _why_none(question: Question, free: list[ParetoPoint]) -> str:

@@ -44,7 +44,7 @@ environments, Future Generation Computer Systems 148 (2023), arXiv 2111.10635.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,7 @@ from hetopt.formulation import (
     Problem,
     Question,
     RunOptions,
+    Step,
 )
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
@@ -229,6 +230,11 @@ class Provisioning(Problem):
             "price_per_hour": report.rate,
         }
         return Evaluation(report.cost, report.violations, details)
+
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """A bound at once, then the first exact method that fits."""
+        exact = [m for m in self.methods if m.kind == "exact" and m.fits(instance, question) is None]
+        return [Step("count", "a bound at once"), *(Step(m.name, f"exact ({m.title})") for m in exact[:1])]
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays the counts, and linear duals."""
