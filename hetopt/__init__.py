@@ -30,6 +30,7 @@ _HOME = {
     "VerificationError": "errors",
     "bound": "solve",
     "diagnose": "diagnose",
+    "diverse": "solve",
     "explain": "explain",
     "export": "io.exporters",
     "compare": "solve",
@@ -60,6 +61,7 @@ __all__ = [
     "bound",
     "compare",
     "diagnose",
+    "diverse",
     "explain",
     "export",
     "plan",
@@ -110,5 +112,5 @@ if TYPE_CHECKING:
     from hetopt.records import Device, Edge, Job, Link, Task
     from hetopt.result import Result
     from hetopt.solution import Solution
-    from hetopt.solve import bound, compare, prove_again, solve
+    from hetopt.solve import bound, compare, diverse, prove_again, solve
     from hetopt.verify.result import verify

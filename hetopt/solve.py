@@ -23,7 +23,7 @@ from hetopt.registry import problem_for
 from hetopt.result import TOLERANCE, Result
 from hetopt.solution import Solution
 
-__all__ = ["bound", "compare", "prove_again", "solve"]
+__all__ = ["bound", "compare", "diverse", "prove_again", "solve"]
 
 
 def solve(
@@ -157,6 +157,34 @@ def compare(
         if on_result:
             on_result(name, results[name])
     return results
+
+
+def diverse(instance: Instance, count: int, differ: int, **options: Any) -> list[Result]:
+    """The best choice of modes, then the best that differs from those before in at least ``differ`` tasks, and so on.
+
+    For questions with an option ``differ`` and ``tables.earlier`` (:mod:`formulations.selection.multichoice`); ``options`` go to
+    :func:`solve`. Ends early when there is no further choice.
+
+    Raises
+    ------
+    InputError
+        The instance asks another kind of question.
+    """
+    problem = problem_for(instance, options.get("objective"))
+    if "differ" not in {option.name for option in problem.options}:
+        raise InputError(
+            f"{problem.name} has no option `differ`; several choices can be asked of selection.multichoice"
+        )
+    found: list[Result] = []
+    before = list(instance.tables.get("earlier", []))
+    for _ in range(count):
+        asked = replace(instance, tables={**instance.tables, "earlier": before})
+        result = solve(asked, **{**options, "options": {**options.get("options", {}), "differ": differ}})
+        if result.solution is None:
+            break
+        found.append(result)
+        before = [*before, [result.solution.details["modes"][label] for label in instance.labels]]
+    return found
 
 
 def prove_again(

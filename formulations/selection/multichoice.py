@@ -18,8 +18,8 @@ Minimise sum_tm s_tm x_tm subject to
     sum_{t, m chosen in e} x_tm <= L - differ   for each earlier choice e               (3)  differ
 
 The memory's budget is the device's; ``time``, ``energy`` and ``cost`` are options. Method ``prices`` is the Lagrangian relaxation
-of (2), :mod:`hetopt.algorithms.choice`, whose bound is replayed from the prices alone. :func:`diverse` asks for several choices
-one after the other.
+of (2), :mod:`hetopt.algorithms.choice`, whose bound is replayed from the prices alone. :func:`hetopt.diverse` asks for several
+choices one after the other.
 
 Source: A. Bercovich et al., Puzzle: distillation-based NAS for inference-optimized LLMs, ICML 2025 (the question and (3)).
 """
@@ -29,7 +29,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,11 +52,10 @@ from hetopt.formulation import (
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Job, Mode, Task
-from hetopt.result import Result
 from hetopt.solution import Solution
 from hetopt.verify.choice import check_choice
 
-__all__ = ["LP", "MILP", "PROBLEM", "MultiChoice", "Prices", "diverse"]
+__all__ = ["LP", "MILP", "PROBLEM", "MultiChoice", "Prices"]
 
 RESOURCES = ("memory", "time", "energy", "cost")
 _ROUNDING = 2.0**-40
@@ -344,26 +342,6 @@ class MultiChoice(Problem):
         start = menu(instance).start
         for chosen in itertools.product(*(range(a, b) for a, b in itertools.pairwise(start.tolist()))):
             yield _plan(instance, np.array(chosen, np.int64))
-
-
-def diverse(instance: Instance, count: int, differ: int, **options: Any) -> list[Result]:
-    """The best choice, then the best that differs from those before in at least ``differ`` tasks, and so on.
-
-    ``options`` go to :func:`hetopt.solve`. Ends early when there is no further choice.
-    """
-    from hetopt.solve import solve
-
-    found: list[Result] = []
-    before = earlier(instance)
-    for _ in range(count):
-        asked = replace(instance, tables={**instance.tables, "earlier": before})
-        settings = {**options, "options": {**options.get("options", {}), "differ": differ}}
-        result = solve(asked, objective="multichoice", **settings)
-        if result.solution is None:
-            break
-        found.append(result)
-        before = [*before, [result.solution.details["modes"][label] for label in instance.labels]]
-    return found
 
 
 PROBLEM = MultiChoice()

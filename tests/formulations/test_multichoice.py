@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import hetopt
-from formulations.selection.multichoice import diverse
 from hetopt import Instance, Solution
 from hetopt.io.generators import block_library
 from hetopt.records import Device, Job, Mode, Task
@@ -63,7 +62,7 @@ def test_budgets_that_nothing_meets():
 
 
 def test_diverse_choices_differ_and_get_no_better():
-    results = diverse(asked(250), 3, 2)
+    results = hetopt.diverse(asked(250), 3, 2)
     assert len(results) == 3
     assert [r.objective for r in results] == sorted(r.objective for r in results)
     for i, a in enumerate(results):
