@@ -34,6 +34,7 @@ ReportBound = Callable[[float, Literal["replayed", "solver"], dict[str, Any] | N
 _CLOSE = 1e-6  # relative gap that counts as none
 _SMALL = 1500  # intervals up to which the exact model is tried
 _STARTS = 3  # placement rules to climb from
+_SPARSE = 0.25  # share of pairs linked below which chains of single nodes come first
 _AGAIN = 5  # times that a kind of chain may go on improving
 
 
@@ -166,21 +167,27 @@ class _Search:
             self._report_bound(bound, "replayed", certificate)
 
     def _kinds(self) -> list[Callable[[int, int], Attempt]]:
-        """Kinds of chains, one or several side by side, as functions of a seed and of tries at each rate: of single nodes
-        where links are missing; of blocks, with clusters told apart by the whole rate and by what nodes are asked for."""
+        """Kinds of chains, one or several side by side, as functions of a seed and of tries at each rate: of blocks, with
+        clusters told apart by the whole rate and by what nodes are asked for; of single nodes where links are missing, first
+        where most are."""
         network = self.network
         common: dict[str, Any] = {"workers": self.workers, "should_stop": self.should_stop}
-        missing = (network.link == 0).sum() > network.n
+        linked = float((network.link > 0).sum() / max(network.n * (network.n - 1), 1))
         kinds: list[Callable[[int, int], Attempt]] = []
         for copies in pipelines(network, self.bound):
-            if missing:
-                kinds.append(lambda seed, _, c=copies: by_paths(network, copies=c, seed=seed, **common))  # type: ignore[misc]
-            kinds += [
+            blocks: list[Callable[[int, int], Attempt]] = [
                 lambda seed, tries, c=copies, s=strict: by_blocks(  # type: ignore[misc]
                     network, copies=c, strict=s, tries=tries, seed=seed, **common
                 )
                 for strict in (True, False)
             ]
+            paths: list[Callable[[int, int], Attempt]] = [
+                lambda seed, _, c=copies: by_paths(network, copies=c, seed=seed, **common)  # type: ignore[misc]
+            ]
+            if linked == 1.0:
+                kinds += blocks
+            else:
+                kinds += [*paths, *blocks] if linked < _SPARSE else [*blocks, *paths]
         return kinds
 
     def _raise(self, kind: int, *, rates: int, tries: int, seed: int, probe: bool = False) -> bool:
@@ -215,7 +222,7 @@ class _Search:
         for kind in range(len(self.kinds)):
             if self.closed() or self.should_stop():
                 return
-            self._raise(kind, rates=6, tries=3, seed=self.seed, probe=True)
+            self._raise(kind, rates=5, tries=3, seed=self.seed, probe=True)
 
     def thorough(self) -> None:
         """With more patience: kinds in the order of what they reached, each again as long as it helps; then once more all."""

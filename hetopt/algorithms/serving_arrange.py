@@ -229,7 +229,9 @@ class _Arrangement:
         keep = np.array([self.slots[i][1].keep for i in which])
         begin = np.array(offset) + [self.slots[i][1].start for i in which]
         while total > self.network.layers:
-            room = np.where(keep > 1, self.network.throughput[at, np.maximum(keep - 1, 0)] / flow, 0.0)
+            rate = self.network.throughput[at, np.maximum(keep - 1, 0)]
+            room = np.divide(rate, flow, out=np.full(len(flow), np.inf), where=flow > 0)
+            room[keep <= 1] = 0.0
             slack = [room[(begin <= layer) & (layer < begin + keep)].min() for layer in range(total)]
             layer = int(np.argmax(slack))
             if slack[layer] < _SLACK:

@@ -27,10 +27,10 @@ __all__ = ["Attempt", "Candidate", "build", "build_apart", "by_blocks", "by_path
 
 Ints = NDArray[np.int64]
 
-_EFFORT = (3.0, 2.0)  # of a choice and of an arrangement
+_EFFORT = (3.0, 2.0, 1.0)  # of a choice, of an arrangement, of paths
 _GAP = 5e-4  # the search of the rate ends here
 _MOST_CLUSTERS = 5
-_PROBE = 0.1
+_PROBES = (0.1, 0.01)  # shares of the way up; the second only where nothing serves anything yet
 
 
 class Candidate(NamedTuple):
@@ -67,7 +67,7 @@ def build(
     rates
         How many to try.
     probe
-        Try a rate a little above ``best`` first, and no other when nothing better comes of it; then one right below ``high``.
+        Try a rate a little above ``best`` first, and no more when nothing better comes of it; then one right below ``high``.
 
     Returns
     -------
@@ -75,18 +75,28 @@ def build(
         ``best`` or a better plan.
     """
     failed = high
-    first = [best.value + _PROBE * (high - best.value), high * (1 - 1e-6)] if probe else []
-    for number in range(rates):
+    pending: list[float] = []
+    if probe:
+        for share in _PROBES if best.value <= 0.0 else _PROBES[:1]:
+            rate = best.value + share * (high - best.value)
+            found = None if should_stop() else attempt(rate)
+            if found is not None and found.value > best.value:
+                best = found
+                report(best)
+                break
+            failed = rate
+        else:
+            return best
+        pending = [high * (1 - 1e-6)] if failed == high else []
+    for _ in range(rates):
         if should_stop() or failed - best.value <= _GAP * high:
             break
-        rate = first[number] if number < len(first) else (failed + best.value) / 2
+        rate = pending.pop() if pending else (failed + best.value) / 2
         found = attempt(rate)
         if found is not None and found.value > best.value:
             best = found
             report(best)
-        elif probe and number == 0:
-            break
-        if not (probe and number == 0) and (found is None or found.value < rate * (1 - 1e-6)):
+        if found is None or found.value < rate * (1 - 1e-6):
             failed = rate
     return best
 
@@ -153,7 +163,7 @@ def by_paths(
 
     def attempt(rate: float) -> Candidate | None:
         plan = find_paths(
-            network, rate / copies, copies, seed=seed, effort=_EFFORT[0], workers=workers, should_stop=should_stop
+            network, rate / copies, copies, seed=seed, effort=_EFFORT[2], workers=workers, should_stop=should_stop
         )
         return None if plan is None else Candidate(plan_value(network, *plan), *plan)
 
