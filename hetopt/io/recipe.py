@@ -139,7 +139,6 @@ class Recipe:
                     output=out if k + 1 < len(self.model.modules) else 0,
                     cut=free or not module.glued,
                     kv_bytes_per_token=work.cache(module),
-                    activation=work.workspace(module),
                     pin=self.hosts if free else None,
                 )
             )
