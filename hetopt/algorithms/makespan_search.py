@@ -1,9 +1,10 @@
 """Plans and proofs for jobs on unrelated machines, both as good as the time allows: the driver of the makespan kernels.
 
 It alternates between raising the lower bound (linear program, cardinality cuts, knapsacks, configurations) and lowering the
-makespan (list scheduling, rounding, annealing by exchanges), and reports each improvement. Every bound comes with a
-certificate that :func:`hetopt.verify.makespan_certificates.replay` has accepted. Nothing here has a guarantee on the plan
-beyond the bound that stands beside it; the algorithms with a priori ratios are elsewhere.
+makespan (list scheduling, rounding, annealing by exchanges, small programs where times are decimals), and reports each
+improvement. Every bound comes with a certificate that :func:`hetopt.verify.makespan_certificates.replay` has accepted.
+Nothing here has a guarantee on the plan beyond the bound that stands beside it; the algorithms with a priori ratios are
+elsewhere.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hetopt.algorithms.makespan_bounds import (
     reduced_costs,
 )
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
+from hetopt.algorithms.makespan_group import place_anew
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
 from hetopt.verify.makespan_certificates import Grid, on_grid
@@ -39,6 +41,13 @@ _CUTS = 2_000_000  # pairs up to which cardinality cuts are tried
 _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
 _STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
 _STEPS_PER_JOB = 500
+_PROGRAMS = (
+    1_000,
+    50_000,
+)  # pairs, of decimal data, from and up to which groups of machines are placed anew by programs
+_SOLVES = 8  # programs in a row
+_NEAR = 0.0015  # how far above the bound the target for decimal data is at most, in makespans
+_NODES = 1000  # of branch and bound for each
 
 
 class Report(Protocol):
@@ -160,6 +169,8 @@ def climb(
     state.offer_plan(rounded)
     rungs = _rungs(state, relaxation)
     annealing = _annealing(state, relaxation, rounded, seed, threads)
+    decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
+    programs = _programs(state, relaxation, seed) if decimal else None
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
@@ -168,6 +179,8 @@ def climb(
             continue
         next(annealing)
         turn, pause = turn + 1, pause - 1
+        if programs is not None and turn > 2:
+            next(programs)
     return state.result()
 
 
@@ -337,7 +350,7 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
         if state.grid.integral:
             target = state.bound + math.floor(setting.aim * max(gap - 1, 0))
         else:
-            target = state.bound + (0.25 + 0.7 * setting.aim) * gap
+            target = state.bound + min((0.25 + 0.7 * setting.aim) * gap, _NEAR * state.value)
         # A machine that becomes free too late and is not used only blurs the largest load.
         late = (state.ready >= state.value) & (np.bincount(start, minlength=m) == 0)
         parts = [share * cost for share, cost in ((1 - setting.cuts, costs), (setting.cuts, cut_costs)) if share > 0]
@@ -369,3 +382,29 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
                     state.offer_plan(plan)
             turn += threads
             yield True
+
+
+def _programs(state: _State, relaxation: Relaxation, seed: int) -> Iterator[bool]:
+    """Lower the latest machine's load by placing the jobs of a group around it anew; larger groups when that ends."""
+    time, m = state.time, state.time.shape[1]
+    cost = reduced_costs(time, relaxation.weights)
+    random = np.random.default_rng(seed)
+    size, idle = min(5, m), 0
+    while True:
+        for _ in range(_SOLVES):
+            if state.over():
+                break
+            used = np.bincount(state.plan, minlength=m) > 0
+            load = np.where(used, state.ready + np.bincount(state.plan, time[np.arange(len(time)), state.plan], m), 0.0)
+            latest = int(load.argmax())
+            others = np.delete(np.arange(m), latest)
+            group = np.sort(np.r_[latest, random.choice(others, size - 1, replace=False)])
+            allowed = cost <= state.value - relaxation.value
+            plan = place_anew(time, state.ready, state.plan, group, allowed, nodes=_NODES, should_stop=state.over)
+            before = state.value
+            if plan is not None:
+                state.offer_plan(plan)
+            idle = 0 if state.value < before else idle + 1
+            if idle > m // 2:
+                size, idle = size + 1 if size < min(m, 10) else min(5, m), 0
+        yield True
