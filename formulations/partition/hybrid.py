@@ -69,7 +69,7 @@ from hetopt.verify.hybrid import check_hybrid, hybrid_facts, why_unlike
 __all__ = ["DP", "MILP", "PROBLEM", "Count", "Hybrid", "Orders"]
 
 MOST_SETS = 300_000
-MOST_CELLS = 2e8
+MOST_CELLS = 5e7
 
 
 class DP(Method):

@@ -163,8 +163,8 @@ class _Arrays:
             self.parent[lattice.cover[above], 1] = lattice.cover_class[above]
         self.rest = held[-1] - held
         self.weight = int(held[-1])
-        self.least = np.empty((sets, table.copies + 1), np.int32)
-        self.back, self.back_option = np.zeros_like(self.least), np.zeros_like(self.least)
+        self.least = np.empty((sets, table.copies + 1), np.int64)
+        self.back, self.back_option = np.zeros(self.least.shape, np.int32), np.zeros(self.least.shape, np.int32)
         self.scratch = (
             np.zeros(sets, np.int32),
             np.zeros(n, np.bool_),

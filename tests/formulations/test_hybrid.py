@@ -11,6 +11,7 @@ import pytest
 import hetopt
 from formulations.partition._hybrid import whole_of
 from hetopt import Instance, Solution
+from hetopt.algorithms import hybrid_kernels, hybrid_program
 from hetopt.algorithms.hybrid_program import stages_within
 from hetopt.errors import InputError
 from hetopt.io import importers
@@ -242,6 +243,19 @@ class TestBounds:
         result = hetopt.solve(instance, method="dp")
         assert result.status == ("optimal" if values else "infeasible")
         assert not values or math.isclose(result.objective, min(values), rel_tol=1e-9)
+
+    def test_kernels_run_without_a_compiler(self, monkeypatch):
+        compiled = [hetopt.solve(HYBRID.sample(seed), method="dp") for seed in range(12)]
+        monkeypatch.setattr(hybrid_program, "expand", hybrid_kernels.expand.py_func)
+        monkeypatch.setattr(hybrid_kernels, "_fits", hybrid_kernels._fits.py_func)
+        for seed, expected in enumerate(compiled):
+            result = hetopt.solve(HYBRID.sample(seed), method="dp")
+            assert (result.status, result.objective, result.bound) == (
+                expected.status,
+                expected.objective,
+                expected.bound,
+            )
+            assert result.solution == expected.solution
 
     def test_knapsacks_of_the_kernel_are_exact(self):
         """All choices of modes of one stage against the kernel's word, at every memory that makes a difference."""
