@@ -224,11 +224,11 @@ def _least(
     states = [(j, frozenset(s)) for j in jobs for s in _subsets(kept[j])]
     number = {state: s for s, state in enumerate(states)}
     last = np.array([j for j, _ in states], np.int64)
-    follow = np.full((n, len(states)), -1, np.int64)
+    follow = np.full((len(states), len(jobs)), -1, np.int64)
     for s, (j, seen) in enumerate(states):
-        for k in jobs:
+        for c, k in enumerate(jobs):
             if k != j and k not in seen:
-                follow[k, s] = number[k, (seen | {j}) & frozenset(kept[k])]
+                follow[s, c] = number[k, (seen | {j}) & frozenset(kept[k])]
     value = np.full((2 * horizon + 1, len(states)), np.inf)
     if first < horizon:
         for k in jobs:
@@ -237,15 +237,13 @@ def _least(
         here = np.flatnonzero(np.isfinite(value[t]))
         if not here.size:
             continue
-        own = last[here]
-        for k in jobs:
-            e = t + length[k]
-            if net[k, e] >= 0:
-                continue
-            stay = net[own, t] + net[k, e]
-            swapped = net[k, t - length[own] + length[k]] + net[own, e]
-            good = (follow[k, here] >= 0) & ((stay < swapped) | ((stay == swapped) & (own < k)))
-            np.minimum.at(value[e], follow[k, here[good]], value[t, here[good]] + net[k, e])
+        own, done = last[here][:, None], t + length[long]
+        add, to = net[long, done], follow[here]
+        stay = net[own, t] + add
+        swapped = net[long, t - length[own] + length[long]] + net[own, done]
+        good = (to >= 0) & (add < 0) & ((stay < swapped) | ((stay == swapped) & (own < long)))
+        row, column = np.nonzero(good)
+        np.minimum.at(value, (done[column], to[row, column]), value[t, here[row]] + add[column])
     least = value.min(axis=1, initial=np.inf) + ends
     least[first] = ends[first]
     least[horizon:] += tail
