@@ -109,12 +109,16 @@ class DP(Method):
             control.report_bound(_rounded_down(max(refuted, 0) * whole.tick), "algorithm")
         if stop():
             return Outcome("limit", "time", statistics=statistics)
-        if known is None and not told.unread:
+        if known is None and refuted >= whole.table.horizon:
             return Outcome("infeasible", statistics=statistics, infeasible=(_why_impossible(whole, control),))
-        notes = ("a stage's modes fit the memory by rounding only; plans were made with memory rounded up",)
-        if told.unread or (control.plan is None and known is not None):
+        if known is None or known - refuted > 1:
+            return Outcome(
+                statistics=statistics, notes=("the modes of a stage are too many different ones to decide exactly",)
+            )
+        if control.rejected:
             upward = whole_of(instance, question, up=True)
             least_period(upward.table, lattice, _Teller(upward, control), stop)
+            notes = ("a stage fits the memory by rounding only; plans were made again with memory rounded up",)
             return Outcome(statistics=statistics, notes=notes)
         return Outcome(statistics=statistics)
 
@@ -306,15 +310,14 @@ class Hybrid(Problem):
 
 
 class _Teller:
-    """Makes plans of stages and offers them; ``unread`` when one could not be made."""
+    """Makes plans of stages and offers them."""
 
     def __init__(self, whole: Whole, control: Control) -> None:
-        self.whole, self.control, self.unread = whole, control, False
+        self.whole, self.control = whole, control
 
     def __call__(self, stages: list[Any]) -> int | None:
         made = self.whole.plan(stages)
         if made is None:
-            self.unread = True
             return None
         self.control.report_plan(made[0])
         return made[1]

@@ -238,9 +238,9 @@ def least_period(
 ) -> tuple[int, int | None]:
     """Narrow ``refuted < least ticks <= known`` and return both: neighbours unless it was told to stop; known None for no plan.
 
-    ``value`` is told the stages of each plan found, and gives their ticks, at most the limit they were found for; None when it
-    could not make a plan of them, which ends the search. ``known`` is the value of a plan that the caller has. ``roughly``: end
-    when they are close, or when no plan is clearly better than the one known.
+    ``value`` is told the stages of each plan found, and gives their ticks; None, or more than the limit they were found for, says
+    that their knapsacks were too large to decide, which ends the search. ``known`` is the value of a plan that the caller has.
+    ``roughly``: end when they are close, or when no plan is clearly better than the one known.
     """
     arrays = _Arrays(table, lattice)
     refuted, first = -(-arrays.weight // table.devices) - 1, True
@@ -264,7 +264,7 @@ def least_period(
                 break
             continue
         ticks = value(stages)
-        if ticks is None:
+        if ticks is None or ticks > limit:
             break
         known = ticks
     return refuted, known

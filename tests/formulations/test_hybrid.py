@@ -335,3 +335,25 @@ def test_the_published_graph_with_many_cuts(data_dir):
     result = hetopt.solve(instance)
     assert result.status == "optimal"
     assert math.isclose(result.objective, 53.49110572488, rel_tol=1e-9)
+
+
+def test_memory_that_fits_by_rounding_only():
+    """0.1 + 0.2 bytes are a little more than 0.3: the plan of two tasks in one stage is refused, another one is made."""
+    tasks = [{"plain": mode(4, memory=0.1)}, {"plain": mode(4, memory=0.2), "again": mode(5, memory=0.1)}]
+    instance = model(tasks, [("a", "b", 100)], devices=1, memory=0.3)
+    result = hetopt.solve(instance, method="dp")
+    assert result.objective == 9
+    assert result.bound <= 9
+    hetopt.verify(instance, result)
+
+
+def test_knapsacks_too_large_to_decide_are_said(monkeypatch):
+    """Waved through by the kernel, its plan too slow when it is made: the bound holds, and nothing is called infeasible."""
+    monkeypatch.setattr(hybrid_kernels, "_fits", lambda *_: True)
+    monkeypatch.setattr(hybrid_program, "expand", hybrid_kernels.expand.py_func)
+    tasks = [{"plain": mode(10, memory=6), "again": mode(12, memory=2)}] * 2
+    result = hetopt.solve(model(tasks, devices=1, memory=8), method="dp")
+    assert result.objective == 22
+    assert result.status == "feasible"
+    assert result.bound <= 22
+    assert any("too many different ones" in text for text in result.messages)
