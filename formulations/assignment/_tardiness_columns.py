@@ -56,10 +56,15 @@ class Columns(Method):
 
         known = known_plan(shop, control.plan)
         plans = [] if known is None else [known]
+        late = 0.75 * control.remaining  # most of the time is for the columns
         for trial in range(1, 1 + _TRIALS):
             trail: list[Sequenced] = []
             anneal_tardiness(
-                shop, seed=control.seed + trial, proposals=_TRIAL, should_stop=control.should_stop, report=trail.append
+                shop,
+                seed=control.seed + trial,
+                proposals=_TRIAL,
+                should_stop=lambda: control.should_stop() or control.remaining < late,
+                report=trail.append,
             )
             plans += trail[-_TRAIL:]
         if not plans:
