@@ -1,11 +1,11 @@
 """The 16 throughput workloads of Tarnawski et al. (NeurIPS 2020) without contiguity: solve, verify, replay; a row each.
 
-    python benchmarks/noncontiguous.py [SECONDS [RESULTS]]      60 processor seconds a workload by default
+    python benchmarks/noncontiguous.py [SECONDS [RESULTS [WORD]]]     60 processor seconds a workload by default
 
 Every workload is asked for with ``--method auto``. It is stopped, as Ctrl-C would stop it, after SECONDS of processor time of
 this process, so that a busy machine changes nothing but the wall time. Rows are printed as they come. With RESULTS, a file,
-each is also appended there as a line of JSON, and workloads that the file already has are only printed again. Needs the folder
-``dnn-partitioning`` of the reference data (``HETOPT_DATA``).
+each is also appended there as a line of JSON, and workloads that the file already has are only printed again. With WORD, only
+workloads whose path holds it. Needs the folder ``dnn-partitioning`` of the reference data (``HETOPT_DATA``).
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ def main() -> int:
     if not files:
         print("reference data not found: set HETOPT_DATA to the folder that holds dnn-partitioning", file=sys.stderr)
         return 1
+    if len(sys.argv) > 3:
+        files = [file for file in files if sys.argv[3] in file.as_posix()]
     known = {}
     if results is not None and results.exists():
         known = {row["workload"]: row for row in map(json.loads, results.read_text().splitlines())}
-    if len(known) < len(files):
+    if any(f"{file.parent.name[0]} {file.stem}" not in known for file in files):
         _run(files[0], 20.0)  # kernels are compiled and cached
     print("| workload | tasks | status | value | bound | gap | proof | CPU s |\n|---|---|---|---|---|---|---|---|")
     for file in files:

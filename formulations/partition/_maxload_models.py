@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from formulations._jobs import time_unit
 from formulations.partition._pipeline import Pipeline, pipeline_of
+from formulations.partition._stage_rules import rules_asked
 from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.control import Control
 from hetopt.formulation import ConstraintModel, LinearFormulation, Option, Question
@@ -24,13 +25,26 @@ from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 
-__all__ = ["CPSAT", "LP", "MILP", "OPTIONS", "chain_order"]
+__all__ = ["CPSAT", "LP", "MILP", "OPTIONS", "asked", "chain_order", "forward_edges", "plain_rules"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Terms = list[tuple[Any, Any, Any]]
 
 OPTIONS = (
+    Option(
+        "transfers",
+        ("host", "direct"),
+        "host",
+        "outputs pass through host memory, once out and once in a device; or go from device to device over their links",
+    ),
+    Option(
+        "in_flight",
+        ("none", "1f1b"),
+        "none",
+        "the k-th stage from the end holds its tasks' `activation` k times, as one-forward-one-backward training does",
+    ),
+    Option("overlap", bool, False, "transfers run beside compute: a load is the larger of the two"),
     Option(
         "contiguous",
         ("ideals", "device", "none"),
@@ -39,10 +53,20 @@ OPTIONS = (
         aliases={"true": "ideals", "false": "none"},
     ),
     Option("passes", ("sum", "max"), "sum", "forward and backward load together, or the largest of each added up"),
+    Option(
+        "replicas", int, 1, "largest number of equal devices that share a stage, each taking its turn of the inputs"
+    ),
+    Option("batch", int, 1, "inputs between two sums of the gradients of a shared stage, in training"),
 )
 
 
-def _asked(instance: Instance, question: Question | None) -> Mapping[str, Any]:
+def plain_rules(instance: Instance, question: Question) -> str | None:
+    """Why a method of the plain rules cannot answer: rules it does not know; None when there are none."""
+    rules = rules_asked(instance, question)
+    return f"it does not know {', '.join(rules)}" if rules else None
+
+
+def asked(instance: Instance, question: Question | None) -> Mapping[str, Any]:
     """The options in force: the question's, else the instance's own."""
     own = instance.question
     return question or {option.name: option.check(own.get(option.name, option.default)) for option in OPTIONS}
@@ -83,7 +107,7 @@ def _edges(graph: StageGraph) -> tuple[Ints, Ints]:
     return graph.pred, np.repeat(np.arange(graph.n), np.diff(graph.pred_ptr))
 
 
-def _forward_edges(instance: Instance) -> tuple[Ints, Ints]:
+def forward_edges(instance: Instance) -> tuple[Ints, Ints]:
     """(u, v) edges between forward tasks."""
     u, v = instance.edges.T
     forward = ~instance.backward[u] & ~instance.backward[v]
@@ -120,17 +144,21 @@ class MILP(LinearFormulation):
     title = "MILP (1)-(8)"
     kind = "exact"
 
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """The plain rules only."""
+        return plain_rules(instance, question)
+
     def size(self, instance: Instance, question: Question) -> int:
         """Nonzeros, before anything is contracted."""
         return 8 * instance.n_devices * (instance.n_tasks + len(instance.edges))
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """The model for the question's kind of contiguity; columns ``x``/``y``, ``in``, ``out``, ``load``."""
-        asked = _asked(instance, question)
-        pipeline = pipeline_of(instance, asked["contiguous"])
-        if asked["contiguous"] == "ideals":
-            return _chain_model(pipeline, asked["passes"])
-        return _placement_model(instance, pipeline, asked["passes"], asked["contiguous"] == "device")
+        rules = asked(instance, question)
+        pipeline = pipeline_of(instance, rules["contiguous"])
+        if rules["contiguous"] == "ideals":
+            return _chain_model(pipeline, rules["passes"])
+        return _placement_model(instance, pipeline, rules["passes"], rules["contiguous"] == "device")
 
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
         """Device, or position with its type, of each class."""
@@ -168,10 +196,14 @@ class LP(LinearFormulation):
     title = "LP relaxation of (1)-(5), bound replayed without a solver"
     kind = "relaxation"
 
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """The plain rules only."""
+        return plain_rules(instance, question)
+
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """The placement model without contiguity and integrality."""
-        asked = _asked(instance, question)
-        return _placement_model(instance, pipeline_of(instance, "none"), asked["passes"], convex=False).relax()
+        rules = asked(instance, question)
+        return _placement_model(instance, pipeline_of(instance, "none"), rules["passes"], convex=False).relax()
 
 
 def _placement_model(instance: Instance, pipeline: Pipeline, variant: str, convex: bool) -> LinearModel:
@@ -214,7 +246,7 @@ def _placement_model(instance: Instance, pipeline: Pipeline, variant: str, conve
             labels=([names[k] for k in limited],),
         )  # (5)
     if convex:
-        tasks, (u, w) = instance.n_tasks, _forward_edges(instance)
+        tasks, (u, w) = instance.n_tasks, forward_edges(instance)
         z = model.binary("z", (tasks, d), labels=(instance.labels, names))
         mine = x[graph.member]
         row = np.arange(tasks * d).reshape(tasks, d)
@@ -309,6 +341,10 @@ class CPSAT(ConstraintModel):
     # Of the 60 bits of the integer costs, keep 30. CP-SAT 9.15's presolve multiplies coefficients, overflows beyond, and then
     # calls wrong plans optimal: with 40 bits it did, on a graph of four tasks.
     shift = 30
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """The plain rules only."""
+        return plain_rules(instance, question)
 
     def size(self, instance: Instance, question: Question) -> int:
         """Literals in constraints, before anything is contracted."""
@@ -433,7 +469,7 @@ def _convex(model: Any, instance: Instance, graph: StageGraph, place: list[list[
     for line, chosen in zip(above, mine, strict=True):
         for a, x in zip(line, chosen, strict=True):
             model.add_implication(x, a)
-    for u, v in zip(*(side.tolist() for side in _forward_edges(instance)), strict=True):
+    for u, v in zip(*(side.tolist() for side in forward_edges(instance)), strict=True):
         for i in range(d):
             model.add_implication(above[v][i], above[u][i])
             model.add_bool_or([~above[v][i], mine[v][i], ~mine[u][i]])

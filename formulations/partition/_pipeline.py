@@ -12,7 +12,7 @@ from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.instance import HOST, Instance
 from hetopt.solution import Solution
 
-__all__ = ["Pipeline", "pipeline_of", "rates"]
+__all__ = ["Pipeline", "host_links", "pipeline_of", "rates"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,33 +55,53 @@ def rates(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     InputError
         Some task hands data on, and a device has no link to or from ``"host"``.
     """
+    into, out, _, _ = host_links(instance)
+    return into, out
+
+
+def host_links(instance: Instance) -> tuple[NDArray[np.float64], ...]:
+    """(d,) each: seconds per byte to receive from and to send to host memory, and latencies of the same; 0 for a host device.
+
+    Raises
+    ------
+    InputError
+        As for :func:`rates`.
+    """
     d = instance.n_devices
-    into, out = np.zeros(d), np.zeros(d)
+    into, out, late_in, late_out = np.zeros((4, d))
     if not len(instance.edges) or not instance.output[instance.edges[:, 0]].any():
-        return into, out
+        return into, out, late_in, late_out
     for i, name in enumerate(instance.device_names):
         if not instance.is_host[i]:
             come, go = instance.need_link(HOST, name), instance.need_link(name, HOST)
             into[i] = 0.0 if come.bandwidth is None else 1.0 / come.bandwidth
             out[i] = 0.0 if go.bandwidth is None else 1.0 / go.bandwidth
-    return into, out
+            late_in[i], late_out[i] = come.latency, go.latency
+    return into, out, late_in, late_out
 
 
-@lru_cache(maxsize=4)
-def pipeline_of(instance: Instance, contiguous: str) -> Pipeline:
+@lru_cache(maxsize=8)
+def pipeline_of(instance: Instance, contiguous: str, transfers: str = "host", merged: bool = True) -> Pipeline:
     """Stage graph of an instance for a kind of contiguity (``ideals``, ``device`` or ``none``).
 
     Only ``ideals`` has precedence between classes; under ``device`` convexity is about tasks, and classes are just groups.
-    Devices are of one type when their times, memory and links are equal.
+    Devices are of one type when their times, memory and links are equal. With ``transfers="direct"`` links with the host are
+    not asked for, and the graph has no nets. ``merged=False`` keeps classes without time apart: merging them changes nothing
+    only where loads are sums and memory does not depend on the stage.
     """
     from hetopt.algorithms.contraction import contract
 
-    into, out = rates(instance)
+    links = host_links(instance) if transfers == "host" else tuple(np.zeros((4, instance.n_devices)))
+    into, out, _, _ = links
     seen: dict[bytes, int] = {}
     kind = np.array(
         [
             seen.setdefault(
-                instance.time[:, i].tobytes() + np.array([instance.capacity[i], into[i], out[i]]).tobytes(), len(seen)
+                instance.time[:, i].tobytes()
+                + np.array(
+                    [instance.capacity[i], instance.is_host[i], *(part[i] for part in links)], np.float64
+                ).tobytes(),
+                len(seen),
             )
             for i in range(instance.n_devices)
         ],
@@ -100,6 +120,6 @@ def pipeline_of(instance: Instance, contiguous: str) -> Pipeline:
         into[first],
         out[first],
         contiguous=contiguous == "ideals",
-        merge_zero_time=contiguous != "device",
+        merge_zero_time=merged and contiguous != "device",
     )
     return Pipeline(graph, kind, np.argsort(kind, kind="stable"))

@@ -39,6 +39,21 @@ Contiguity (option ``contiguous``), on forward tasks:
                     z_vi >= x_vi,  z_ui >= z_vi,  z_vi <= x_vi - x_ui + 1   for each edge u -> v  (8)  convex
     ``none``    any set of tasks.
 
+Rules beyond these, as options. A stage may be shared and has a place k = 1, 2, .. counted from the end of the pipeline:
+    latency     links with the host may have some: a net costs l_i + a_i w_h, l_i' + b_i w_h
+    overlap     load = max(compute, transfers):  sum_v p_vi x_vi <= T  and  transfers <= T instead of (4)                (11)
+    direct      (``transfers=direct``) an output goes over the link i -> j, to each device that needs it once; both ends are
+                busy for it, c_hij = latency + w_h / bandwidth, a host device is not:
+                    pair_hij <= x_src(h),i,   sum_{i != j} pair_hij >= x_vj - x_src(h),j     for each consumer v  (9), (10)
+                and, for chains of ideals, an order of the devices: before_ij >= x_ui + x_vj - 1 for each edge u -> v,
+                before_ij + before_ji <= 1, transitive                                                                   (12)
+    replicas    up to so many equal devices r share a stage S, each holding all of it and taking every r-th input:
+                    load = (compute + transfers) / r + 2 (r - 1) (s_S / (r bandwidth) + latency) / batch                 (13)
+                the second part, a ring all-reduce of the stage's bytes between the devices once in ``batch`` inputs, only
+                where there are backward tasks, and never for host devices
+    in_flight   (``1f1b``) sum_v (s_v + k activation_v) x_vi <= M_i                                                      (14)
+``stages`` answers (11), (13), (14) and latency for chains of ideals, ``rules`` (9)-(12) and latency for every kind.
+
 ``passes = max`` minimises the largest forward load plus the largest backward load instead (synchronous training); times and
 nets count in the pass of their task.
 
@@ -49,20 +64,25 @@ of DNN graph operators, NeurIPS 2020: semantics, (6)-(8), and the dynamic progra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from formulations._jobs import jobs_of, shortfalls
 from formulations.partition import _maxload_models as models
+from formulations.partition._maxload_models import plain_rules
 from formulations.partition._pipeline import pipeline_of, rates
+from formulations.partition._ruled_models import RuledMILP
+from formulations.partition._stage_rules import Stages, check_question, every_plan, rules_asked, unused_facts
 from hetopt.control import Control
 from hetopt.formulation import Evaluation, Method, Outcome, Problem, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
-from hetopt.verify.stages import check_stages
+from hetopt.verify.stage_rules import RuledReport, check_rules
+from hetopt.verify.stages import StageReport, check_stages
 
 __all__ = ["DP", "PROBLEM", "Contiguous", "MaxLoad"]
 
@@ -81,7 +101,7 @@ class DP(Method):
         """Only for chains of ideals."""
         if question["contiguous"] != "ideals":
             return "it answers contiguous=ideals only"
-        return None
+        return plain_rules(instance, question)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Run the program; its bound is an algorithm's word, the balance bound is replayed."""
@@ -95,15 +115,19 @@ class Cut(Method):
     title = "a topological order cut evenly, a plan within a second also after a fresh installation"
     kind = "heuristic"
 
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Memory must not depend on the stage's place."""
+        return "its stages take no account of inputs in flight" if question["in_flight"] != "none" else None
+
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """One plan, or none where memory is tight."""
         from hetopt.algorithms.maxload_first import first_plan
 
-        pipeline = pipeline_of(instance, "ideals")
+        pipeline = pipeline_of(instance, "ideals", question["transfers"])
         device = first_plan(pipeline.graph)
         if device is not None:
             control.report_plan(pipeline.solution(device))
-        return Outcome()
+        return Outcome(notes=unused_facts(instance, question))
 
 
 class Contiguous(Method):
@@ -114,8 +138,12 @@ class Contiguous(Method):
     kind = "heuristic"
 
     def fits(self, instance: Instance, question: Question) -> str | None:
-        """Only where more than chains of ideals is allowed."""
-        return "use dp, which also proves it" if question["contiguous"] == "ideals" else None
+        """Where more than chains of ideals is allowed, or rules that dp does not know; transfers are then as plain as it can."""
+        if question["in_flight"] != "none":
+            return "its stages take no account of inputs in flight"
+        if question["contiguous"] == "ideals" and plain_rules(instance, question) is None:
+            return "use dp, which also proves it"
+        return None
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Run the program and keep only its plan."""
@@ -131,7 +159,7 @@ class Balance(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Best prices, then the exact value they prove."""
-        _report_balance(instance, control)
+        _report_balance(instance, question, control)
         return Outcome()
 
 
@@ -143,7 +171,9 @@ class MinCut(Method):
     kind = "relaxation"
 
     def fits(self, instance: Instance, question: Question) -> str | None:
-        """Loads must be of both passes together."""
+        """Loads must be sums, of both passes, on a device of their own."""
+        if question["overlap"] or question["replicas"] > 1 or question["transfers"] == "direct":
+            return "its cuts add compute and transfers through the host on one device a stage"
         return "it bounds the sum of passes only" if question["passes"] == "max" else None
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
@@ -168,7 +198,7 @@ class Exchange(Method):
         """Without contiguity, both passes together."""
         if question["contiguous"] != "none":
             return "it answers contiguous=none only"
-        return "it knows the sum of passes only" if question["passes"] == "max" else None
+        return "it knows the sum of passes only" if question["passes"] == "max" else plain_rules(instance, question)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Until value and bound meet, the time is up, or nothing moves any more."""
@@ -211,9 +241,9 @@ def _replay_maxload(instance: Instance, certificate: Mapping[str, Any]) -> float
 def _chain_of_ideals(instance: Instance, question: Question, control: Control, *, bounds: bool) -> Outcome:
     from hetopt.algorithms.maxload_dp import solve_contiguous
 
-    pipeline = pipeline_of(instance, "ideals")
+    pipeline = pipeline_of(instance, "ideals", question["transfers"])
     if bounds:
-        _report_balance(instance, control)
+        _report_balance(instance, question, control)
 
     def better(value: float, device: np.ndarray[Any, Any]) -> None:
         control.report_plan(pipeline.solution(device))
@@ -237,28 +267,30 @@ def _chain_of_ideals(instance: Instance, question: Question, control: Control, *
                 answer.stats.get("reason") or "the dynamic program found no chain of ideals that fits the memories"
             )
             return Outcome("infeasible", statistics=statistics, infeasible=(why,))
-        return Outcome(statistics=statistics)
+        return Outcome(notes=unused_facts(instance, question) if bounds else (), statistics=statistics)
     note = answer.stats.get("reason")
     return Outcome("limit", "other", notes=(f"dp: {note}",) if note else (), statistics=statistics)
 
 
-def _report_balance(instance: Instance, control: Control) -> None:
+def _report_balance(instance: Instance, question: Question, control: Control) -> None:
     from hetopt.algorithms.maxload_bounds import balance
 
-    graph = pipeline_of(instance, "none").graph
+    graph = pipeline_of(instance, "none", question["transfers"]).graph
     _, prices = balance(graph.time, graph.count)
     certificate = {"kind": "balance", "prices": prices.tolist()}
-    proved = _replay_balance(instance, certificate)
+    proved = _replay_balance(instance, question, certificate)
     if math.isfinite(proved):
         control.report_bound(proved, "replayed", certificate)
 
 
-def _replay_balance(instance: Instance, certificate: Mapping[str, Any]) -> float:
+def _replay_balance(instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
     """sum_v min_t c_t p_vt / sum_t n_t c_t for prices c >= 0 of device types, rounded down.
 
-    A device of type t with load at most T holds tasks worth at most c_t T, where a task is worth min_t c_t p_vt.
+    A device of type t with load at most T holds tasks worth at most c_t T, where a task is worth min_t c_t p_vt. It holds
+    under every rule: transfers, latency and sync only add, overlap leaves compute, and r devices that share a stage have r
+    times the seconds.
     """
-    pipeline = pipeline_of(instance, "none")
+    pipeline = pipeline_of(instance, "none", question["transfers"])
     prices = np.asarray(certificate.get("prices"), np.float64)
     count = np.bincount(pipeline.kind).astype(np.float64)
     if prices.shape != count.shape or not np.isfinite(prices).all() or (prices < 0).any() or not (prices > 0).any():
@@ -278,12 +310,14 @@ class MaxLoad(Problem):
     name = "partition.maxload"
     objectives = ("throughput", "maxload")
     title = "a model's graph over pipeline devices, the busiest one as little loaded as possible"
-    uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "backward"})
+    uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "backward", "activation"})
     options = models.OPTIONS
     methods = (
         DP(),
         models.CPSAT(),
         models.MILP(),
+        Stages(),
+        RuledMILP(),
         models.LP(),
         Balance(),
         MinCut(),
@@ -304,24 +338,7 @@ class MaxLoad(Problem):
         """Largest load, recomputed from the tasks; contiguity, memory, groups, eligibility checked."""
         if solution.placement is None:
             return Evaluation(math.inf, ("the plan has no placement",))
-        into, out = rates(instance)
-        report = check_stages(
-            instance.time,
-            instance.memory,
-            instance.edges,
-            instance.output,
-            instance.capacity,
-            into,
-            out,
-            solution.placement,
-            group=instance.group,
-            backward=instance.backward,
-            contiguity=question["contiguous"],
-            mirror_orphans=True,
-            variant=question["passes"],
-            tasks=instance.labels,
-            devices=instance.device_names,
-        )
+        report = _checked(instance, question, solution)
         devices = {
             name: {
                 "load": report.load[i],
@@ -336,9 +353,23 @@ class MaxLoad(Problem):
         details: dict[str, Any] = {"devices": devices}
         if devices:
             details["bottleneck"] = max(devices, key=lambda name: devices[name]["load"])
-        if report.order is not None:
+        if isinstance(report, RuledReport):
+            for i, name in enumerate(instance.device_names):
+                details["devices"][name]["sync"] = report.sync[i]
+            details["stages"] = [[instance.device_names[i] for i in stage] for stage in report.stages]
+        elif report.order is not None:
             details["stages"] = [instance.device_names[i] for i in report.order]
         return Evaluation(float(report.value), report.violations, details)
+
+    def question(self, instance: Instance, given: Mapping[str, Any] | None = None) -> Question:
+        """As every problem's; combinations of rules that no method answers are refused."""
+        question = super().question(instance, given)
+        check_question(question)
+        return question
+
+    def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
+        """Placements, and where they matter the order of stages and the devices that share them."""
+        return every_plan(instance, question)
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
         """A group that no device can take, a class larger than every device it can run on, more bytes than there are."""
@@ -347,6 +378,8 @@ class MaxLoad(Problem):
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """The dynamic program for chains of ideals; otherwise its plan as a start for CP-SAT."""
         first = Step("cut", "a valid plan at once, before anything is compiled")
+        if rules_asked(instance, question):
+            return self._ruled_plan(instance, question, first)
         if question["contiguous"] == "ideals":
             return (
                 first,
@@ -369,10 +402,24 @@ class MaxLoad(Problem):
             Step("cpsat", "exact, starts from the best plan so far"),
         )
 
+    def _ruled_plan(self, instance: Instance, question: Question, first: Step) -> Sequence[Step]:
+        steps = (
+            first,
+            Step("balance", "a bound at once"),
+            Step("contiguous", "a better plan, judged by the rules", share=0.2),
+            Step("min-cut", "a stronger bound where transfers are dear", share=0.2),
+            Step("stages", "exact over order ideals under these rules"),
+            Step("rules", "exact, starts from the best plan so far"),
+        )
+        fitting = [step for step in steps if self.method(step.method).fits(instance, question) is None]
+        exact = [step.method for step in fitting if step.method in ("stages", "rules")]
+        # Where stages fits it is the faster of the two by far.
+        return [step for step in fitting if step.method not in exact[1:]]
+
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays balance prices and linear duals."""
         if certificate.get("kind") == "balance":
-            return _replay_balance(instance, certificate)
+            return _replay_balance(instance, question, certificate)
         if certificate.get("kind") == "maxload":
             return _replay_maxload(instance, certificate)
         return super().replay(instance, question, certificate)
@@ -408,9 +455,42 @@ class MaxLoad(Problem):
         for u in range(n):
             edges += [Edge(source=f"t{u}", target=f"t{v}") for v in range(u + 1, n) if rng.random() < 0.4]
         links = [Link(source="acc", target="host", bandwidth=1, both=True)]
-        return Instance.build(
-            devices, [Job(name="model", tasks=tasks, edges=edges)], links, question={"objective": self.name}
+        question: dict[str, Any] = {"objective": self.name}
+        ruled = (
+            {"transfers": "direct"},
+            {"replicas": 2, "contiguous": "ideals", "passes": "sum", "batch": 2},
+            {"in_flight": "1f1b", "contiguous": "ideals", "passes": "sum"},
         )
+        if seed >= 9:
+            question |= ruled[seed % 3]
+            links = [Link(source="*", target="*", bandwidth=1, latency=seed % 2)]
+            tasks = [structs.replace(task, activation=int(rng.integers(0, 3))) for task in tasks]
+        return Instance.build(devices, [Job(name="model", tasks=tasks, edges=edges)], links, question=question)
+
+
+def _checked(instance: Instance, question: Question, solution: Solution) -> StageReport | RuledReport:
+    """The verifier's report: that of the plain rules, or of all rules where others are in force."""
+    assert solution.placement is not None
+    if rules_asked(instance, question):
+        return check_rules(instance, solution.placement, question, solution.details.get("stages"))
+    into, out = rates(instance)
+    return check_stages(
+        instance.time,
+        instance.memory,
+        instance.edges,
+        instance.output,
+        instance.capacity,
+        into,
+        out,
+        solution.placement,
+        group=instance.group,
+        backward=instance.backward,
+        contiguity=question["contiguous"],
+        mirror_orphans=True,
+        variant=question["passes"],
+        tasks=instance.labels,
+        devices=instance.device_names,
+    )
 
 
 PROBLEM = MaxLoad()
