@@ -99,8 +99,8 @@ print(f"value {joining.objective:.3f}, bound {joining.bound:.3f} ({joining.bound
 # | quality | 10 | 286.5874 | 286.5874 | proved | 0.1 | 286.5874 | proved, 3,803 s |
 # | raw_24 | 24 | 1754.3819 | 1754.3819 | proved | 4.5 | 1212.18 | 45,697, 8,240 s |
 # | no_prune_24 | 24 | 1754.3819 | 1754.3819 | proved | 1.7 | 952.11 | 69,612, 2,901 s |
-# | raw_42 | 42 | 5878.2341 | 5972.5661 | 1.60 % | 60.0 | 4137.55 | 91,951, 3,035 s |
+# | raw_42 | 42 | 5813.7352 | 5972.5661 | 2.73 % | 60.0 | 4137.55 | 91,951, 3,035 s |
 #
-# So the published plans of the three larger layouts lose 31, 46 and 30 % of the throughput that these clusters can be
+# So the published plans of the three larger layouts lose 31, 46 and 29 % of the throughput that these clusters can be
 # shown to serve, and their bounds said nothing. The same methods on generated clusters of 3 to 60 nodes: `python
 # benchmarks/helix.py --generated 40`.
