@@ -113,6 +113,10 @@ def extra_devices(instance: Instance) -> Iterator[Change]:
         )  # type: ignore[misc]
 
 
+def _one_more(number: int, kind: str) -> Change:
+    return Change(lambda one, amount: _copied(one, number) if amount else one, lambda _: f"one more {kind}")
+
+
 def _copied(instance: Instance, number: int) -> Instance:
     """The instance with a twin of one device behind all others; links that name the device hold for its type, so for both."""
     twin = instance.devices[number]
