@@ -13,11 +13,12 @@ import math
 import time as clock
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetopt.algorithms.jit import njit
 from hetopt.algorithms.makespan_bounds import (
     Certificate,
     Relaxation,
@@ -32,7 +33,7 @@ from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bo
 from hetopt.algorithms.makespan_lp import Floats
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
-__all__ = ["Climb", "Report", "climb", "list_schedule", "makespan", "round_relaxation"]
+__all__ = ["Climb", "Report", "climb", "list_schedule", "makespan", "round_relaxation", "settle"]
 
 Plan = NDArray[np.int64]
 
@@ -41,6 +42,8 @@ _CUTS = 2_000_000  # pairs up to which cardinality cuts are tried
 _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
 _STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
 _STEPS_PER_JOB = 500
+_MANY = 5_000  # jobs from which a plan near the relaxation is made by moves along reduced costs
+_PASSES = 20  # over the pairs, for each target
 _PROGRAMS = (
     1_000,
     50_000,
@@ -167,6 +170,9 @@ def climb(
         return state.result()
     rounded = round_relaxation(times, free, relaxation)
     state.offer_plan(rounded)
+    if len(times) >= _MANY:
+        rounded = settle(times, free, relaxation, float(state.bound))
+        state.offer_plan(rounded)
     rungs = _rungs(state, relaxation)
     annealing = _annealing(state, relaxation, rounded, seed, threads)
     decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
@@ -246,6 +252,51 @@ def round_relaxation(time: Floats, ready: Floats, relaxation: Relaxation, split:
         i = int(finish.argmin())
         plan[j], load[i] = i, finish[i]
     return plan
+
+
+def settle(time: Floats, ready: Floats, relaxation: Relaxation, bound: float, pairs: int = 10) -> Plan:
+    """A plan from each job's cheapest machine: cheap pairs one after another, off machines above a target to lower ones.
+
+    Parameters
+    ----------
+    time, ready, relaxation
+        As for :func:`round_relaxation`.
+    bound
+        A bound on the makespan; the targets lie up to 1 % above it.
+    pairs
+        Pairs looked at per job, those of the smallest reduced costs. O(n m + pairs n log n).
+    """
+    n, m = time.shape
+    cost = reduced_costs(time, relaxation.weights)
+    start: Plan = cost.argmin(axis=1)
+    keep = min(pairs * n, n * m - 1)
+    chosen = np.argpartition(cost.ravel(), keep)[:keep]
+    chosen = chosen[np.isfinite(time.ravel()[chosen])]
+    chosen = chosen[np.lexsort((chosen, cost.ravel()[chosen]))]
+    job, machine = chosen // m, chosen % m
+    needs = time[job, machine]
+    best: Plan = start
+    for above in (0.0005, 0.002, 0.005, 0.01):
+        plan, current = start.copy(), time[np.arange(n), start]
+        load = ready + np.bincount(plan, current, m)
+        for _ in range(_PASSES):
+            _settle(job, machine, needs, plan, current, load, bound * (1 + above))
+            if load.max() <= bound * (1 + above):
+                break
+        if makespan(time, plan, ready) < makespan(time, best, ready):
+            best = plan
+    return best
+
+
+@njit
+def _settle(job: Any, machine: Any, needs: Any, plan: Any, current: Any, load: Any, target: float) -> None:
+    """Moves in the order of the pairs; plan, current times and loads are updated in place."""
+    for k in range(len(job)):
+        j, to = job[k], machine[k]
+        if to != plan[j] and load[plan[j]] > target and load[to] + needs[k] < load[plan[j]]:
+            load[plan[j]] -= current[j]
+            load[to] += needs[k]
+            plan[j], current[j] = to, needs[k]
 
 
 class _State:

@@ -11,7 +11,7 @@ import pytest
 from hetopt.algorithms.makespan_bounds import lp_relaxation, reduced_costs
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_group import place_anew
-from hetopt.algorithms.makespan_search import climb, list_schedule, makespan
+from hetopt.algorithms.makespan_search import climb, list_schedule, makespan, settle
 from hetopt.io.generate_unrelated import unrelated
 from hetopt.verify.makespan_certificates import replay
 
@@ -99,3 +99,10 @@ def test_a_group_leaves_the_other_machines_alone_and_never_gets_worse() -> None:
     assert load(anew) < load(plan)
     # Without other pairs than the plan's own there is nothing to gain.
     assert place_anew(time, np.zeros(6), plan, group, np.zeros((60, 6), dtype=bool), nodes=200) is None
+
+
+def test_settling_many_jobs_comes_close_to_the_bound() -> None:
+    time = unrelated("u1_100", 6000, 12, 1)
+    relaxation = lp_relaxation(time)
+    plan = settle(time, np.zeros(12), relaxation, float(relaxation.bound))
+    assert relaxation.bound <= makespan(time, plan) <= 1.01 * relaxation.bound
