@@ -108,9 +108,7 @@ def extra_devices(instance: Instance) -> Iterator[Change]:
     for number, device in enumerate(instance.devices):
         kinds.setdefault(device.type or device.name, number)
     for kind, number in kinds.items():
-        yield Change(
-            lambda one, amount, k=number: _copied(one, k) if amount else one, lambda _, k=kind: f"one more {k}"
-        )  # type: ignore[misc]
+        yield _one_more(number, kind)
 
 
 def _one_more(number: int, kind: str) -> Change:
