@@ -170,7 +170,10 @@ def _ask(
         np.savez(folder / "model.npz", **arrays)  # type: ignore[arg-type]
         with open(log_file or os.devnull, "wb") as log, open(folder / "errors.txt", "w+b") as errors:
             with _child(folder, log, errors) as process:
-                ended = _wait(process, watch)
+                try:
+                    ended = _wait(process, watch)
+                finally:
+                    _kill(process)  # also when it ended by itself: a child that was killed leaves its solver running
             said = (folder / "errors.txt").read_text(encoding="utf-8", errors="replace")
         if ended:
             return None, None
@@ -199,29 +202,36 @@ def _child(folder: Path, log: Any, errors: Any) -> subprocess.Popen[bytes]:
 
 
 def _wait(process: subprocess.Popen[bytes], watch: Watch) -> bool:
-    """Wait for the child; True when it had to be ended because the watch stopped."""
+    """Wait for the child, which is not reaped; False when it ended by itself, True when the watch stopped."""
     give_up = None
-    while True:
-        try:
-            process.wait(0.02)
-            return False
-        except subprocess.TimeoutExpired:
-            if watch.stopped:
-                patience = PATIENCE if watch.cause == "time" else 0.0
-                give_up = give_up or time.monotonic() + patience
-                if time.monotonic() >= give_up:
-                    _kill(process)
-                    return True
+    while not _ended(process):
+        time.sleep(0.01)
+        if watch.stopped:
+            patience = PATIENCE if watch.cause == "time" else 0.0
+            give_up = give_up or time.monotonic() + patience
+            if time.monotonic() >= give_up:
+                return True
+    return False
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the child has ended. Until it is reaped no other process gets its number, which names its group too."""
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return process.poll() is not None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the child and the solver it started."""
+    """End the child, the solver it started and whatever else is in their group, and reap the child."""
     try:
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    except ProcessLookupError:
+    except (
+        ProcessLookupError,
+        PermissionError,
+    ):  # nobody left; some systems say so of a group of zombies in other words
         pass
     process.wait()
 
