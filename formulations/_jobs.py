@@ -11,7 +11,7 @@ from scipy import sparse
 from hetopt.instance import Instance
 from hetopt.solution import Solution
 
-__all__ = ["Jobs", "job_names", "jobs_of", "shortfalls", "time_unit"]
+__all__ = ["Jobs", "in_mebibytes", "job_names", "jobs_of", "shortfalls", "time_unit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +101,17 @@ def job_names(instance: Instance, jobs: Jobs) -> list[str]:
     return names
 
 
+def in_mebibytes(amount: float) -> str:
+    """Many bytes once more, in brackets and in whole MiB rounded up; nothing for few.
+
+    Examples
+    --------
+    >>> in_mebibytes(3 * 2**20 - 1)
+    ' (3 MiB)'
+    """
+    return f" ({np.ceil(amount / 2**20):,.0f} MiB)" if amount >= 2**20 else ""
+
+
 def shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
     """Proof at a glance that no placement exists: the constraint and by how much it is missed; empty when none is seen.
 
@@ -126,12 +137,15 @@ def shortfalls(instance: Instance, jobs: Jobs) -> tuple[str, ...]:
         short = jobs.memory[j] - room[j]
         return (
             f"{job!r} needs {jobs.memory[j]:.12g} bytes, and the roomiest device it can run on, {where!r}, has {room[j]:.12g}: "
-            f"{short:.12g} bytes short",
+            f"{short:.12g} bytes short{in_mebibytes(short)}",
         )
     need, there = float(jobs.memory.sum()), float(jobs.capacity.sum())
     if need > there * more:
         short = need - there
-        return (f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: {short:.12g} bytes short",)
+        return (
+            f"all tasks need {need:.12g} bytes, and all devices have {there:.12g}: "
+            f"{short:.12g} bytes short{in_mebibytes(short)}",
+        )
     if jobs.count.sum() > jobs.most.sum():
         return (f"there are {jobs.count.sum()} tasks, and the devices may hold {jobs.most.sum():.0f} together",)
     return ()

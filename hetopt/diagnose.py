@@ -27,11 +27,12 @@ from hetopt.solve import solve
 
 __all__ = ["Diagnosis", "Gain", "Mend", "diagnose"]
 
-_FINE = 1e-4  # relative width at which the search of an amount ends
+_FINE = 1e-5  # relative width at which the search of an amount ends
 _SHARE = 0.05  # of the time, for one question "is there a plan?"; at least the seconds below
 _LEAST = 3.0
 _FULL = 0.9  # memory used beyond this share counts as scarce
 _MANY = 1e6  # amounts beyond are not searched to the last unit
+_MOST_ROWS = 30  # a conflict of more rows tells people nothing
 _LARGE = 300_000  # nonzeros of a model in which a conflict or a price is looked for
 
 
@@ -234,16 +235,19 @@ class _Inquiry:
         if not self.possible(change.apply(self.instance, most)):
             return None
         low, high, known = 0.0, most, True
-        while not self.over() and high - low > (1.0 if change.whole and high < _MANY else _FINE * high):
+        if change.grain and most >= _MANY:
+            high = math.ceil(most / change.grain) * change.grain
+        while not self.over():
+            unit = change.grain if change.grain and high >= _MANY else float(change.whole)
+            if high - low <= max(unit, 0.0 if change.whole and high < _MANY else _FINE * high):
+                break
             middle = (low + high) / 2
-            middle = float(math.floor(middle)) if change.whole else middle
+            middle = math.floor(middle / unit) * unit if unit else middle
             answer = self.possible(change.apply(self.instance, middle))
             if answer:
                 high = middle
             else:
                 low, known = middle, known and answer is False
-        if change.grain and high >= _MANY:
-            high = min(most, math.ceil(high / change.grain) * change.grain)
         sharp = f"{change.size(low)} is proved too little" if known else "enough; whether less would do is not known"
         return Mend(f"{change.say(high)} ({sharp})", high, low if known else None)
 
@@ -352,7 +356,19 @@ def _scarce(result: Result, instance: Instance) -> list[tuple[str, float, float]
     rows = _rows(result)
     used = {name: float(row["memory"]) for name, row in rows.items() if isinstance(row.get("memory"), (int, float))}
     capacity = dict(zip(instance.device_names, instance.capacity.tolist(), strict=True))
+    used |= {name: capacity[name] for name in _fullest(result)}
     return [(n, u, capacity[n]) for n, u in used.items() if n in capacity and u >= _FULL * capacity[n] > 0]
+
+
+def _rooms(result: Result) -> dict[str, float]:
+    """Tokens of cache that each device has room for, where their least number is the plan's value."""
+    rooms = {n: row["tokens"] for n, row in _rows(result).items() if isinstance(row.get("tokens"), (int, float))}
+    return rooms if rooms and result.evaluation.get("tokens") == result.objective else {}
+
+
+def _fullest(result: Result) -> list[str]:
+    rooms = _rooms(result)
+    return [name for name, room in rooms.items() if room == min(rooms.values())]
 
 
 def _binding(result: Result, instance: Instance) -> Iterator[str]:
@@ -365,6 +381,12 @@ def _binding(result: Result, instance: Instance) -> Iterator[str]:
             idle = np.mean([1 - value / top for value in load.values()]) if top > 0 else 0.0
             verb = "sets" if len(slowest) == 1 else "set"
             yield f"time: {', '.join(slowest)} {verb} the value; devices idle {100 * idle:.3g} % on average"
+    rooms, full = _rooms(result), _fullest(result)
+    if rooms:
+        slack = [f"{name} for {room:,.0f}" for name, room in rooms.items() if name not in full]
+        verb = "has" if len(full) == 1 else "have"
+        more = f"; unused: {', '.join(slack)}" if slack else ""
+        yield f"cache: {', '.join(full)} {verb} room for {rooms[full[0]]:,.0f} tokens, and so has the pipeline{more}"
     for name, used, usable in _scarce(result, instance):
         yield f"memory: {name} uses {bytes_text(used)} of {bytes_text(usable)}"
 
@@ -373,7 +395,7 @@ def irreducible(model: LinearModel, seconds: float = math.inf) -> tuple[str, ...
     """Names of rows of a model's LP relaxation that cannot hold together, none of which can be left out.
 
     A phase-one program (least total violation) singles out rows with a dual price; of these, each is left out in turn, and
-    stays out when the rest is still infeasible. Empty when the relaxation is feasible, or time was too short.
+    stays out when the rest is still infeasible. Empty when the relaxation is feasible, time was too short, or there are too many.
     """
     from hetopt import solvers
     from hetopt.solvers import Options
@@ -389,6 +411,8 @@ def irreducible(model: LinearModel, seconds: float = math.inf) -> tuple[str, ...
     if answer.reason != "optimal" or answer.row_dual is None or answer.objective is None or answer.objective <= 1e-7:
         return ()
     kept = [int(r) for r in np.flatnonzero(np.abs(answer.row_dual[: model.n_rows]) > 1e-9)]
+    if len(kept) > _MOST_ROWS:
+        return ()
     for row in list(kept):
         rest = [r for r in kept if r != row]
         left = solved(relaxed.only(rest))

@@ -178,7 +178,12 @@ class ChainProblem(Problem):
         ]
         details: dict[str, Any] = {"stages": stages, "transfers": list(report.transfer), "latency": report.latency}
         details["devices"] = {
-            names[k]: {"load": report.load[s], "memory": report.memory[s], "layers": report.layers[s]}
+            names[k]: {
+                "load": report.load[s],
+                "memory": report.memory[s],
+                "layers": report.layers[s],
+                **({"tokens": report.room[s]} if report.room[s] is not None else {}),
+            }
             for s, members in enumerate(report.stages)
             for k in members
         }

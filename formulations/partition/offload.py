@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations._jobs import time_unit
+from formulations._jobs import in_mebibytes, time_unit
 from hetopt.control import Control
 from hetopt.formulation import (
     Evaluation,
@@ -115,6 +115,28 @@ def _states(instance: Instance) -> list[tuple[int, int]]:
 
 def _swap(question: Question | None) -> bool:
     return question is not None and question["execute"] == "swap"
+
+
+def _too_many_bytes(instance: Instance, may: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Tasks that have together more bytes than the devices on which any of them may lie; the largest shortfall."""
+    whole = bool((instance.memory == np.floor(instance.memory)).all())
+    most, told = 0.0, ""
+    for devices in np.unique(may, axis=0):
+        tied = ~(may & ~devices).any(axis=1)
+        need, there = math.fsum(instance.memory[tied].tolist()), math.fsum(instance.capacity[devices].tolist())
+        short = need - there * (1.0 if whole else 1.0 + 1e-12)
+        if short > most:
+            who, has, most = f"the tasks that lie {_where(instance, devices)} need", "there are", short
+            if devices.all():
+                who, has = "all tasks need", "all devices have"
+            told = f"memory: {who} {need:.12g} bytes, and {has} {there:.12g}: {need - there:.12g} bytes short"
+            told += in_mebibytes(need - there)
+    return (told,) if told else ()
+
+
+def _where(instance: Instance, devices: NDArray[np.bool_]) -> str:
+    names = [instance.device_names[k] for k in np.flatnonzero(devices).tolist()]
+    return f"on {' or '.join(map(repr, names[:4]))}" + (f" or {len(names) - 4} more" if len(names) > 4 else "")
 
 
 class MILP(LinearFormulation):
@@ -353,7 +375,7 @@ class Offload(Problem):
         return float(report.seconds)
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
-        """A task that lies nowhere, or has no room anywhere; more bytes than all devices have."""
+        """A task that lies nowhere, or has no room anywhere; tasks with more bytes than the devices that may hold them."""
         swap, hosted = _swap(question), question["hosted"]
         if hosted is not None and not 0 <= hosted <= instance.n_tasks:
             return (f"hosted={hosted} is asked for, and there are {instance.n_tasks} tasks",)
@@ -369,14 +391,9 @@ class Offload(Problem):
             kept = f" (copied to {instance.device_names[main]!r} it needs as much there)" if swap else ""
             return (
                 f"memory: task {instance.labels[k]!r} needs {instance.memory[k]:.12g} bytes, and {where!r} offers "
-                f"{most[k]:.12g}{kept}: {short:.12g} bytes short",
+                f"{most[k]:.12g}{kept}: {short:.12g} bytes short{in_mebibytes(short)}",
             )
-        total, there = math.fsum(instance.memory.tolist()), float(capacity.sum())
-        if total > there:
-            return (
-                f"memory: all tasks need {total:.12g} bytes, and all devices have {there:.12g}: {total - there:.12g} bytes short",
-            )
-        return ()
+        return _too_many_bytes(instance, may)
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """Prices first, then the program."""

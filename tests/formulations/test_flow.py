@@ -130,7 +130,7 @@ def test_the_published_program_is_the_search_s_equal_on_a_small_network():
     ],
 )
 def test_published_layouts_are_proved_optimal(data_dir, layout, value, bound):
-    """The published optimum of ten nodes (found there in an hour); for 24 nodes the published plans reach 1212 and 952.
+    """[H30] The published optimum of ten nodes (found there in an hour); for 24 nodes the published plans reach 1212 and 952.
 
     The bound is replayed and meets the value within 1e-6; the flow is computed once more by networkx.
     """
@@ -145,7 +145,7 @@ def test_published_layouts_are_proved_optimal(data_dir, layout, value, bound):
 
 
 def test_the_bound_of_42_nodes(data_dir):
-    """At most 5972.9, replayed; the published bound was 91,951."""
+    """[H30] At most 5972.9, replayed; the published bound was 91,951."""
     instance = importers.get("helix").load(data_dir / "helix" / "layouts" / "raw_42")
     result = hetopt.bound(instance, time_limit=600)
     assert result.bound_proof == "replayed"

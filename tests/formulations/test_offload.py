@@ -10,6 +10,7 @@ import pytest
 
 import hetopt
 from hetopt import Instance, Solution
+from hetopt.io.exporters import llama_cpp
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.registry import problem
 
@@ -57,6 +58,9 @@ class TestReportedCases:
         bare = [replace_pin(task, "cpu") for task in tasks]
         refused = hetopt.solve(sequence(bare, devices[:2], links[:1]), objective="offload", options={"execute": "swap"})
         assert refused.status == "infeasible"
+        assert refused.infeasible == (
+            "memory: the tasks that lie on 'cpu' need 12 bytes, and there are 6: 6 bytes short",
+        )
 
     def test_experts_of_both_cards_go_to_the_host(self):
         """[H15] Half of 48 layers' experts in host memory: 19,128 MiB on each card, 12 layers of each."""
@@ -72,6 +76,18 @@ class TestReportedCases:
         assert (placement == 2).sum() == 24
         dense = placement[0::2]
         assert [int(((dense == g) & (placement[1::2] == 2)).sum()) for g in range(2)] == [12, 12]
+        naive = np.repeat(np.arange(48) // 24, 2)
+        naive[1:48:2] = 2
+        told = problem("partition.offload_memory").evaluate(
+            instance, problem("partition.offload_memory").question(instance, {"hosted": 24}), Solution.assign(naive)
+        )
+        assert told.details["devices"]["cuda1"]["memory"] == 35376
+        assert "cuda1" in " ".join(told.violations)
+        words = hetopt.export(instance, best, "llama.cpp").splitlines()[-1]
+        kept = np.flatnonzero(placement[1::2] == 2).tolist()
+        arguments = dict(zip(words.split()[::2], words.split()[1::2], strict=True))
+        assert np.flatnonzero(llama_cpp.hosted_experts(arguments, 48)).tolist() == kept
+        assert "--device CUDA0,CUDA1" in words
 
     def test_four_cards_and_the_host(self):
         """[H16] 80 blocks on four cards with 14.8 GiB for blocks of 1.32: 44 of them, and 52 with no cache."""

@@ -588,6 +588,33 @@ def test_megatron_refuses_stages_that_do_not_go_round():
     assert says.endswith("its stages go round the ranks in one order, and the plan visits g0, g1, g0, g2")
 
 
+@pytest.mark.parametrize("target", ["accelerate", "torch"])
+def test_operators_are_no_modules(target):
+    names = ["embed: embedding", "layers.0.mlp: linear", "layers.0.mlp: gelu", "layers.1.mlp: linear", "add_3"]
+    instance = Instance.from_graph(
+        np.ones((5, 2)), [(k, k + 1) for k in range(4)], tasks=names, devices=gpus(2),
+        links=[Link(source="*", target="*", bandwidth=1)], question={"objective": "throughput", "contiguous": "none"},
+    )  # fmt: skip
+    for placement in ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1]):
+        assert "it places modules, and '" in refusal(target, instance, placement)
+
+
+def test_experts_may_stay_in_host_memory():
+    names = ["embed", *(f"blk.{k}.{part}" for k in range(4) for part in ("attn", "experts")), "head"]
+    instance = Instance.from_graph(
+        np.ones((10, 3)), [(k, k + 1) for k in range(9)], tasks=names, devices=[*gpus(2), HOST],
+        links=[Link(source="*", target="*", bandwidth=1)], question={"objective": "throughput", "contiguous": "none"},
+    )  # fmt: skip
+    first = text_of("llama.cpp", instance, [0, 0, 2, 0, 2, 1, 1, 1, 1, 1]).splitlines()[-1]
+    assert first == "--device CUDA0,CUDA1 --n-gpu-layers 5 --split-mode layer --tensor-split 2,3 --n-cpu-moe 2"
+    apart = text_of("llama.cpp", instance, [0, 0, 2, 0, 0, 1, 2, 1, 1, 1]).splitlines()[-1]
+    assert apart.endswith(r' --override-tensor "blk\.(0|2)\.ffn_(up|down|gate)_exps\.=CPU"')
+    some = {"--override-tensor": r'"blk\.0\.ffn_up_exps\.=CPU"'}
+    with pytest.raises(InputError, match="some experts of layer 0 only"):
+        llama_cpp.hosted_experts(some, 1)
+    assert "keeps the layer blk.1 whole" in refusal("llama.cpp", instance, [0, 0, 0, 2, 0, 1, 1, 1, 1, 1])
+
+
 def test_onnxruntime_refuses_two_devices_of_a_kind():
     assert "a session has one gpu, and the plan uses g0 and g1" in refusal(
         "onnxruntime", model(*gpus(2)), [0, 0, 0, 1, 1, 1]

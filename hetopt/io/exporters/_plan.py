@@ -29,7 +29,7 @@ from hetopt.instance import Instance
 from hetopt.result import Result
 from hetopt.solution import Solution
 
-__all__ = ["Plan", "Run", "interchangeable", "read", "runs", "same", "workers"]
+__all__ = ["Plan", "Run", "are_modules", "interchangeable", "read", "runs", "same", "workers"]
 
 _LAYER = re.compile(r"^(?P<stem>(?:.*[./:])?(?:layers?|blocks?|blk|h)[._-]?)(?P<number>\d+)(?=$|[./:])", re.IGNORECASE)
 _FIRST = re.compile(r"(?:.*[./:])?(?:embed\w*|\w*_embed\w*|wte|wpe|input)", re.IGNORECASE)
@@ -382,6 +382,16 @@ def _backward_follows(plan: Plan) -> None:
             raise plan.refuse(
                 f"the backward task {name!r} is in no group with a forward task on {plan.device(place[task])}"
             )
+
+
+def are_modules(plan: Plan, names: Sequence[str]) -> None:
+    """Refuse names of operators, which ``import torch`` writes as ``layers.0.mlp: linear_3``, where a target knows modules."""
+    finer = next((name for name in names if ":" in name), None)
+    if finer is not None:
+        raise plan.refuse(
+            f"it places modules, and {finer!r} is an operator in one; plan the model's config.json instead (`hetopt import hf`), "
+            "whose tasks are modules"
+        )
 
 
 def same(plan: Plan, names: Sequence[str], planned: Sequence[int | str], mapped: Sequence[int | str]) -> None:

@@ -1,9 +1,10 @@
 """Accelerate and transformers: a ``device_map``, as JSON.
 
-A key is the qualified name of a module or parameter, ``""`` the whole model; a value is a GPU's number or ``"cpu"``. A parameter
-goes where the longest key that is a prefix of its name says (whole parts between dots count), and each parameter must have
-one. Tasks are taken to be modules with the task's name; a layer that lies on one device whole is one key. Devices need not have
-one stretch of the model each, but every change of device is a transfer. Source: Accelerate documentation, big model inference.
+A key is the qualified name of a module or parameter, ``""`` the whole model; a value is a GPU's number, ``"cpu"`` or ``"disk"``
+(a host of that name). A parameter goes where the longest key that is a prefix of its name says (whole parts between dots
+count), and each parameter must have one. Tasks are taken to be modules with the task's name; a layer that lies on one device
+whole is one key. Devices need not have one stretch of the model each, but every change of device is a transfer. Source:
+Accelerate documentation, big model inference.
 """
 
 from __future__ import annotations
@@ -49,12 +50,11 @@ def export(instance: Instance, result: Result | Solution) -> str:
     """JSON text of the map, keys in the order in which the modules run."""
     plan = _plan.read(instance, result, NAME)
     names = [instance.labels[task] for task in plan.order]
-    hosts = sorted({plan.device(k) for k in plan.placement[plan.order].tolist() if plan.kind(k) == "cpu"})
+    place = plan.placement[plan.order].tolist()
+    hosts = sorted({plan.device(k) for k in place if plan.kind(k) == "cpu" and not _is_disk(plan, k)})
     if len(hosts) > 1:
         raise plan.refuse(f"it knows one host, and the plan uses {' and '.join(hosts)}")
-    planned: list[int | str] = [
-        "cpu" if plan.kind(k) == "cpu" else plan.indices([k])[0] for k in plan.placement[plan.order].tolist()
-    ]
+    planned = [_value(plan, k) for k in place]
     if len(set(planned)) == 1:
         device_map = {"": planned[0]}
     else:
@@ -62,9 +62,22 @@ def export(instance: Instance, result: Result | Solution) -> str:
         layer_of = _whole_layers(plan, where)
         for name in names:
             device_map[layer_of.get(name, name)] = where[name]
+        _plan.are_modules(plan, list(device_map))
     text = json.dumps(device_map, indent=1) + "\n"
     _plan.same(plan, names, planned, resolve(json.loads(text), names))
     return text
+
+
+def _is_disk(plan: _plan.Plan, number: int) -> bool:
+    device = plan.instance.devices[number]
+    return "disk" in (device.name, device.type) and plan.kind(number) == "cpu"
+
+
+def _value(plan: _plan.Plan, number: int) -> int | str:
+    """What the map calls a device."""
+    if plan.kind(number) == "cpu":
+        return "disk" if _is_disk(plan, number) else "cpu"
+    return plan.indices([number])[0]
 
 
 def _whole_layers(plan: _plan.Plan, where: Mapping[str, int | str]) -> dict[str, str]:

@@ -13,6 +13,10 @@ import json
 import re
 from collections.abc import Mapping
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.exporters import _plan
@@ -56,7 +60,7 @@ def assigned(setting: str, annotation: str) -> str | None:
 
 
 def export(instance: Instance, result: Result | Solution) -> str:
-    """JSON text: ``session_options`` and ``layer_ann`` by node."""
+    """JSON text: ``session_options``, ``layer_ann`` by node, and how many ``islands`` each device gets."""
     plan = _plan.read(instance, result, NAME)
     device_of: dict[str, int] = {}
     planned = []
@@ -76,9 +80,22 @@ def export(instance: Instance, result: Result | Solution) -> str:
         "session_options": {OPTION: setting},
         "layer_ann": {name: f"hetopt_{kind}" for name, kind in zip(names, planned, strict=True)},
     }
-    text = json.dumps(record, indent=1) + "\n"
+    text = json.dumps({**record, "islands": _islands(plan)}, indent=1) + "\n"
     _plan.same(plan, names, planned, _simulate(json.loads(text), names))
     return text
+
+
+def _islands(plan: _plan.Plan) -> dict[str, int]:
+    """Connected parts of the graph on each kind of device: what the runtime hands over one by one."""
+    edges = plan.instance.edges
+    place = plan.placement
+    inside = edges[place[edges[:, 0]] == place[edges[:, 1]]] if len(edges) else np.empty((0, 2), np.int64)
+    n = plan.instance.n_tasks
+    graph = coo_array((np.ones(len(inside)), (inside[:, 0], inside[:, 1])), shape=(n, n))
+    _, part = connected_components(graph, directed=False)
+    first = np.unique(part[plan.order], return_index=True)[1]
+    kinds = [plan.kind(int(place[plan.order[k]])) for k in first.tolist()]
+    return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
 
 
 def _simulate(record: Mapping[str, Mapping[str, str]], names: list[str]) -> list[str]:

@@ -77,6 +77,7 @@ def export(instance: Instance, result: Result | Solution) -> str:
     names = [modules[stage.start] for stage in stages[1:]]
     begins = [_shortest(name, modules[: stage.start], whole) for name, stage in zip(names, stages[1:], strict=True)]
     parts = [_parts(modules[stage.start : stage.stop], modules, whole) for stage in stages]
+    _plan.are_modules(plan, [*begins, *(name for part in parts for name in part)])
     spec = "".join(f"    {name!r}: SplitPoint.BEGINNING,\n" for name in begins)
     lists = "".join(f"    {part!r},\n" for part in parts)
     shell = "\n".join(f"# {line.removeprefix('# ')}" for line in _environment.lines(plan, [s.device for s in stages]))
