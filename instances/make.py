@@ -31,6 +31,11 @@ def _graph(shape: str, tasks: int, **more: Any) -> tuple[str, str, dict[str, Any
     return f"partition/{name}.json", "random-graph", {"shape": shape, "tasks": tasks, "seed": 1, **more}
 
 
+def _cluster(question: str, **more: Any) -> tuple[str, str, dict[str, Any]]:
+    name = f"{question.removeprefix('sharing-')}-{more.get('jobs', 24)}x3"
+    return f"sharing/{name}.json", "cluster", {"question": question, "seed": 1, **more}
+
+
 # file, generator, options
 FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     *(_unrelated(kind, 50, 10) for kind in ("u1_100", "u10_100", "u100_120", "u100_200", "u1000_1100", "jobcorr", "maccorr")),
@@ -72,6 +77,8 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     _graph("layered", 24, unsupported=0.1),
     _graph("layered", 24, training=True),
     _graph("series-parallel", 30, cpus=2),
+    *(_cluster(question) for question in ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost")),
+    _cluster("max-min-fairness", jobs=240, kinds=12),
     ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
 

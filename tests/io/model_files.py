@@ -304,6 +304,59 @@ STAGES = {
     "edges": [{"sourceId": 0, "destId": 7, "communicationCost": 2}],
 }  # fmt: skip
 
+ORACLE = {
+    kind: {
+        f"('net (batch size {b})', {gpus})": {
+            "null": rate * b * gpus,
+            **({f"('net (batch size {c})', 1)": [rate * b / 2, rate * c / 2 * (b != c or kind != "k80")] for c in (1, 2)}
+               if gpus == 1 else {}),
+        }
+        for b in (1, 2) for gpus in (1, 2, 4, 8)
+    }
+    for kind, rate in (("k80", 0.5), ("p100", 1.5), ("v100", 4.0))
+}  # fmt: skip
+"""Rates of two models on up to eight GPUs of three types; two of a kind do not fit a K80 together."""
+
+TRACE = {
+    "name": "small",
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {"id": "a", "children": ["b"], "outputFiles": ["f", "g"], "parents": [], "inputFiles": []},
+                {"id": "b", "children": [], "inputFiles": ["f", "h"], "parents": ["a"], "outputFiles": []},
+            ],
+            "files": [{"id": "f", "sizeInBytes": 4000}, {"id": "g", "sizeInBytes": 7}, {"id": "h", "sizeInBytes": 9}],
+        },
+        "execution": {"tasks": [{"id": "a", "runtimeInSeconds": 2.5}, {"id": "b", "runtimeInSeconds": 4}]},
+    },
+}
+
+JOB = b"""# a job
+job_name two
+add_new_tasks 2
+up 0
+up HEAD
+up earliest_start 0 deadline 2
+down 1 0
+down TAIL
+comm_vol 0 1 6
+"""
+
+CHIP = b"""add_new_resource CPU P1 0 2 2 performance
+opp 600 900
+up 4 1
+down 7.5 1
+add_new_resource ACC A1 1 1 1
+down 2 1
+add_new_resource MEM M1 2 1 1 none
+None 0 0
+comm_band 0 0 100
+comm_band 2 2 0
+comm_band 0 2 2
+comm_band 1 2 3
+"""
+
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -341,6 +394,11 @@ class Source(NamedTuple):
 SOURCES: dict[str, list[Source]] = {
     "csv": [Source("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n'), Source("t", lambda: b"1;2\n3;\n")],
     "dnn-partitioning": [Source("workload.json", lambda: json.dumps(WORKLOAD).encode())],
+    "gavel": [
+        Source("oracle.json", lambda: json.dumps(ORACLE).encode(), {"jobs": 5}),
+        Source("pairs.json", lambda: json.dumps(ORACLE).encode(), {"jobs": 5, "pairs": True, "capacity": "1,0,2"}),
+    ],
+    "ds3": [Source("job.txt", lambda: JOB, {"soc": "chip.txt"}, {"chip.txt": lambda: CHIP})],
     "gguf": [
         Source("model.gguf", lambda: gguf_file(LLAMA, llama_tensors())),
         Source("mix.gguf", lambda: gguf_file(MIXTURE, [*llama_tensors(), ("blk.0.up_exps.w", (32, 2, 4), 8, 272)])),
@@ -365,6 +423,7 @@ SOURCES: dict[str, list[Source]] = {
         Source("model.safetensors.index.json", index, {},
                {file: (lambda part=part: safetensors_file(part)) for file, part in PARTS.items()}),
     ],
+    "stg": [Source("g.stg", lambda: b"2\n0 0 0\n1 4 1 0\n2 3 2 0 1\n3 0 1 2\n# end\n", {"devices": 3})],
     "torch": [
         Source("model.json", lambda: json.dumps(exported()).encode()),
         Source("model.pt2", lambda: pt2_archive(exported())),
@@ -376,5 +435,6 @@ SOURCES: dict[str, list[Source]] = {
     ],
     "twct": [Source("a.json", lambda: b'{"name": "a", "weights": [1, 2], "processing_time_by_machine": [[3, 4], [5, 6.5]]}')],
     "upmsp": [Source("I_2_2", lambda: b"2 2 1\n2\n0 3 1 4\n0 5 1 6\nSSD\nM0\n0 1\n2 0\nM1\n0 3\n4 0\n")],
+    "wfformat": [Source("trace.json", lambda: json.dumps(TRACE).encode(), {"devices": 3, "ccr": 0.5})],
 }  # fmt: skip
 """Valid sources of each importer."""
