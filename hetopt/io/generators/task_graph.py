@@ -10,6 +10,8 @@ graph in which every task reads from tasks before it with equal chance, as in ra
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +44,7 @@ def edges_of(shape: str, n: int, degree: int, random: np.random.Generator) -> li
     if shape == "chains":
         inner = [list(range(1 + c, n - 1, degree)) for c in range(degree)] if n > 2 else []
         ways = [[0, *chain, n - 1] for chain in inner if chain] or [list(range(n))]
-        return sorted({edge for way in ways for edge in zip(way, way[1:], strict=False)})
+        return sorted({edge for way in ways for edge in itertools.pairwise(way)})
     if shape == "wired":
         stage = np.minimum(np.arange(n) * 4 // max(1, n), 3)
         edges = []
