@@ -79,6 +79,9 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     _graph("series-parallel", 30, cpus=2),
     *(_cluster(question) for question in ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost")),
     _cluster("max-min-fairness", jobs=240, kinds=12),
+    ("schedule/layered-40x4.json", "task-graph", {"tasks": 40, "devices": 4, "seed": 1}),
+    ("schedule/tree-31x3.json", "task-graph", {"shape": "tree", "tasks": 31, "devices": 3, "degree": 2, "ccr": 0.1, "seed": 1}),
+    ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),
     ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
 
