@@ -28,6 +28,7 @@ def _unrelated(kind: str, jobs: int, machines: int, **more: Any) -> tuple[str, s
 
 def _graph(shape: str, tasks: int, **more: Any) -> tuple[str, str, dict[str, Any]]:
     name = f"{shape}-{tasks}{'-training' if more.get('training') else ''}"
+    name += "-latency" if more.get("question") == "inference-latency" else ""
     return f"partition/{name}.json", "random-graph", {"shape": shape, "tasks": tasks, "seed": 1, **more}
 
 
@@ -77,11 +78,14 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     _graph("layered", 24, unsupported=0.1),
     _graph("layered", 24, training=True),
     _graph("series-parallel", 30, cpus=2),
+    _graph("series-parallel", 24, question="inference-latency"),
     *(_cluster(question) for question in ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost")),
     _cluster("max-min-fairness", jobs=240, kinds=12),
     ("schedule/layered-40x4.json", "task-graph", {"tasks": 40, "devices": 4, "seed": 1}),
     ("schedule/tree-31x3.json", "task-graph", {"shape": "tree", "tasks": 31, "devices": 3, "degree": 2, "ccr": 0.1, "seed": 1}),
     ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),
+    ("sharing/gangs-20x8.json", "gangs", {"seed": 1}),
+    ("sharing/gangs-10x8-nodes.json", "gangs", {"question": "gang-nodes", "gangs": 10, "seed": 1}),
     ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
 
