@@ -33,7 +33,8 @@ M. Held, R. Karp, Journal of SIAM 10 (1962), for the paths.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -90,7 +91,7 @@ class Subsets(Method):
             return Outcome("infeasible", infeasible=("the dynamic program found no device for every job",))
         control.report_plan(_plan(instance, best.machine, best.position))
         if control.value is not None:
-            control.report_bound(control.value, "algorithm")
+            control.report_bound(min(control.value, best.makespan), "algorithm")
         return Outcome()
 
 
@@ -432,25 +433,41 @@ def _unit(instance: Instance) -> float:
 
 
 def _plan(instance: Instance, machine: NDArray[np.int64], position: NDArray[np.int64]) -> Solution:
-    """Plan that runs each device's jobs by position, each as early as possible."""
-    setup, start = _setup(instance), np.zeros(instance.n_tasks)
+    """Plan that runs each device's jobs by position, each as early as possible; names the sequences that starts leave open."""
+    setup, start, orders = _setup(instance), np.zeros(instance.n_tasks), []
     for i in range(instance.n_devices):
         mine = np.flatnonzero(np.asarray(machine) == i)
-        order = mine[np.argsort(np.asarray(position)[mine], kind="stable")].tolist()
+        orders.append(mine[np.argsort(np.asarray(position)[mine], kind="stable")].tolist())
         clock = 0.0
-        for k, j in enumerate(order):
-            start[j] = clock + (setup[i, order[k - 1], j] if k else 0.0)
+        for k, j in enumerate(orders[i]):
+            start[j] = clock + (setup[i, orders[i][k - 1], j] if k else 0.0)
             clock = start[j] + instance.time[j, i]
-    return Solution(placement=np.array(machine, np.int64), start=start)
+    plain = Solution(placement=np.array(machine, np.int64), start=start)
+    seen = zip(instance.device_names, orders, _orders(instance, plain), strict=True)
+    told = {name: [instance.labels[j] for j in order] for name, order, read in seen if order != read}
+    return replace(plain, details={"sequence": told}) if told else plain
 
 
 def _orders(instance: Instance, solution: Solution) -> list[list[int]]:
-    """Jobs of each device in the order they run."""
+    """Jobs of each device in the order they run: by start and end, or as ``details.sequence`` has it where these do not rise.
+
+    Jobs of no length may share a moment, and only their sequence says which setups lie between them.
+    """
     assert solution.placement is not None and solution.start is not None
     placement, start = solution.placement, solution.start
     done = start + instance.time[np.arange(instance.n_tasks), placement]
     rank = np.lexsort((done, start))
-    return [rank[placement[rank] == i].tolist() for i in range(instance.n_devices)]
+    orders = [rank[placement[rank] == i].tolist() for i in range(instance.n_devices)]
+    told = solution.details.get("sequence")
+    for name, tasks in told.items() if isinstance(told, Mapping) else ():
+        i = instance.device_index.get(name)
+        if i is None or not isinstance(tasks, Sequence) or isinstance(tasks, str):
+            continue
+        order = [instance.task_index.get(task, -1) if isinstance(task, str) else -1 for task in tasks]
+        moments = [(float(start[j]), float(done[j])) for j in order if j >= 0]
+        if sorted(order) == sorted(orders[i]) and moments == sorted(moments):
+            orders[i] = order
+    return orders
 
 
 PROBLEM = SetupTimes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import hetopt
 from hetopt.algorithms.setup_times import anneal_sequences, best_sequences, sequence_loads
 from hetopt.io import importers
+from hetopt.io.results import decode_result, encode_result
 
 
 def test_order_decides_by_hand():
@@ -31,6 +33,24 @@ def test_a_setup_cut_short_is_caught():
     early = hetopt.Solution(placement=np.zeros(2, np.int64), start=np.array([2.0, 0.0]))
     with pytest.raises(hetopt.VerificationError, match="end at 3"):
         hetopt.verify(instance, early)
+
+
+@pytest.mark.parametrize("method", ["subsets", "cpsat", "milp", "annealing"])
+def test_jobs_of_no_length_are_told_apart_by_their_sequence(method):
+    """Three jobs at moment 0 in the order 2, 1, 0 need no setup; any other order needs one. The starts do not tell."""
+    setup = [[0, 7, 7], [0, 0, 7], [7, 0, 0]]
+    instance = hetopt.Instance.from_times(
+        [[0.0], [0.0], [0.0]], tables={"setup": [setup]}, question={"objective": "setup-makespan"}
+    )
+    result = hetopt.solve(instance, method=method)
+    assert (result.objective, result.messages) == (0.0, ())
+    hetopt.verify(instance, decode_result(encode_result(result, instance), instance))
+    wrong = {"sequence": {instance.device_names[0]: [*instance.labels]}}
+    with pytest.raises(hetopt.VerificationError, match="setup"):
+        hetopt.verify(instance, replace(result.solution, details=wrong))
+    for useless in ({"sequence": 5}, {"sequence": {"no": []}}, {"sequence": {instance.device_names[0]: [1, None, []]}}):
+        with pytest.raises(hetopt.VerificationError, match="setup"):
+            hetopt.verify(instance, replace(result.solution, details=useless))
 
 
 @pytest.mark.parametrize("seed", range(40))
