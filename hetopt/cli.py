@@ -454,7 +454,9 @@ class _Modelled(click.Command):
 
 @main.command(cls=_Modelled)
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--to", "targets", multiple=True, metavar="TOOL", help="Tool to write settings for; may be repeated.")
+@click.option(
+    "--to", "targets", multiple=True, metavar="TOOL", help="Tools to write settings for: vllm,llama.cpp,accelerate, ..."
+)
 @LIMITS
 @click.option("--gap", type=_Gap(), default=0.0, show_default=True, help="Stop at this relative gap (0.01 or 1%).")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder for instance, result and settings.")
@@ -472,7 +474,7 @@ def plan(
 
     if output is not None and output.exists() and not output.is_dir():
         raise InputError(f"cannot write into {str(output)!r}: it is a file; give a folder")
-    names = [name for text in targets for name in text.split(",")]
+    names = [name.strip() for text in targets for name in text.split(",")]
     with _running(as_json) as control:
         planned = plan(
             model, to=names, time_limit=60.0 if time_limit is None else time_limit, gap=gap, threads=threads, seed=seed,
@@ -539,7 +541,11 @@ def explain(
         _print_json({**told.to_json(), **({"diagnosis": found.to_json()} if found else {})})
     else:
         report.print_explanation(told, found)
-    return 3 if told.infeasible or (found is not None and found.result.status == "infeasible") else 0
+    if found is not None and control.cancelled.is_set():
+        return INTERRUPTED
+    if told.infeasible or (found is not None and found.result.status == "infeasible"):
+        return 3
+    return 4 if found is not None and found.result.solution is None else 0
 
 
 @main.command()

@@ -191,7 +191,7 @@ class _Inquiry:
         control = Control() if self.cancelled is None or first else Control(cancelled=self.cancelled)
 
         def stop(event: Event) -> None:
-            if event.objective is not None:
+            if event.objective is not None or (self.cancelled is not None and self.cancelled.is_set()):
                 control.cancel()
 
         left = max(0.05, min(seconds, self.end - time.monotonic()))

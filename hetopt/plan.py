@@ -121,7 +121,7 @@ def plan(
     notes += [f"{why}: {_said(r)}" for (why, *_), (_, r) in zip(variants, tried, strict=True) if len(variants) > 1]
     if result.solution is None:
         stopped = control is not None and control.cancelled.is_set()
-        mends = tuple(_mends(recipe, to, seed)) if result.status == "infeasible" and not stopped else ()
+        mends = tuple(_mends(recipe, to, seed, control)) if result.status == "infeasible" and not stopped else ()
         return Planned(instance, result, mends=mends, notes=tuple(notes))
     verify(instance, result)
     settings, refused = {}, {}
@@ -200,8 +200,15 @@ def _said(result: Result) -> str:
     )
 
 
-def _mends(recipe: Recipe, to: Sequence[str], seed: int) -> Iterator[str]:
-    """Changes of the call after which there is a plan, each verified."""
+def _mends(recipe: Recipe, to: Sequence[str], seed: int, control: Control | None) -> Iterator[str]:
+    """Changes of the call after which there is a plan, each verified; no more of them once it is cancelled."""
+    for mend in _possible_mends(recipe, to, seed):
+        if control is not None and control.cancelled.is_set():
+            return
+        yield mend
+
+
+def _possible_mends(recipe: Recipe, to: Sequence[str], seed: int) -> Iterator[str]:
     used = recipe.used
     if recipe.want != "tokens" and recipe.model.caches and not used.training:
         most = _longest(recipe, to, seed)

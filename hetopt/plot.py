@@ -1,13 +1,15 @@
 """Pictures of instances and plans, with matplotlib (extra ``[plot]``): where people would rather look than read.
 
-A plan with start times becomes a Gantt chart; a placement becomes bars of load with the value and the bound, and, for a graph
-of tasks, a strip over the tasks in topological order that shows which device holds what. An instance alone becomes its matrix
-of times.
+A plan with start times becomes a Gantt chart. A sequence of tasks in stages becomes a bar a stage over the tasks that it holds,
+once as high as its seconds and once as high as its memory, against what its device has. Another placement becomes bars of load
+with the value and the bound, and, for a graph of tasks, a strip over the tasks in topological order that shows which device
+holds what. An instance alone becomes its matrix of times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,13 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
     if plan is not None and plan.start is not None and plan.placement is not None:
         drawn = Figure(figsize=(9, 1.2 + 0.35 * min(instance.n_devices, 40)), layout="constrained")
         _gantt(drawn.subplots(), instance, plan.placement, plan.start)
+    elif (
+        plan is not None and plan.placement is not None and result is not None and (stages := _stages(instance, result))
+    ):
+        drawn = Figure(figsize=(9, 5.5), layout="constrained")
+        above, below = drawn.subplots(2, 1, sharex=True)
+        _stage_times(above, instance, result, stages)
+        _stage_memories(below, instance, result, stages)
     elif plan is not None and plan.placement is not None and result is not None:
         graph = len(instance.edges) > 0
         height = 1.4 + 0.3 * min(instance.n_devices, 40)
@@ -75,6 +84,64 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
         title += f": {result.status}, {result.objective:.7g}{gap}"
     drawn.suptitle(title, fontsize=11)
     return drawn
+
+
+def _stages(instance: Instance, result: Result) -> list[tuple[int, int, int]]:
+    """(first, beyond the last, device) of each stage of a sequence, tasks numbered along it; empty without such stages."""
+    assert result.solution is not None and result.solution.placement is not None
+    n, place = instance.n_tasks, result.solution.placement
+    along = np.column_stack([np.arange(n - 1), np.arange(1, n)])
+    if n < 2 or result.solution.details or (place < 0).any() or not np.array_equal(np.unique(instance.edges, axis=0), along):
+        return []
+    starts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), n]
+    found = [(a, b, int(place[a])) for a, b in pairwise(starts)]
+    return found if len({device for _, _, device in found}) == len(found) <= MOST_LABELS else []
+
+
+def _stage_times(axes: Axes, instance: Instance, result: Result, stages: list[tuple[int, int, int]]) -> None:
+    """A bar a stage, as wide as its tasks and as high as its seconds, with value and bound where these are what decides."""
+    heights = [float(instance.time[a:b, device].sum()) for a, b, device in stages]
+    top = max(heights)
+    for (a, b, device), height in zip(stages, heights, strict=True):
+        axes.bar(a, height, b - a, align="edge", color=_colour(instance, device), edgecolor="white")
+        axes.annotate(
+            instance.device_names[device], ((a + b) / 2, height), (0, 3), textcoords="offset points", fontsize=7, ha="left",
+            rotation=30,
+        )  # fmt: skip
+    if result.objective is not None and np.isclose(result.objective, top, rtol=1e-6):
+        axes.axhline(result.objective, color="black", linewidth=1, label=f"value {result.objective:.6g}")
+        if result.bound is not None:
+            axes.axhline(result.bound, color="#D55E00", linewidth=1, linestyle="--", label=f"bound {result.bound:.6g}")
+        axes.legend(fontsize=8, loc="lower right")
+    axes.set_ylim(0, 1.35 * top or 1.0)
+    axes.set_ylabel("time of the stage")
+
+
+def _stage_memories(axes: Axes, instance: Instance, result: Result, stages: list[tuple[int, int, int]]) -> None:
+    """What each stage holds, weights and cache, in a frame as high as its device's usable memory."""
+    tokens = float(result.question.get("tokens", 0) or result.evaluation.get("tokens", 0) or 0)
+    cache = instance.columns.kv_bytes_per_token * tokens
+    sizes = [(float(instance.memory[a:b].sum()), float(cache[a:b].sum())) for a, b, _ in stages]
+    room = [float(instance.capacity[device]) for _, _, device in stages]
+    most = max([weights + kept for weights, kept in sizes] + [r for r in room if np.isfinite(r)])
+    unit, name = (1e9, "GB") if most >= 1e9 else (1.0, "bytes")
+    for (a, b, device), (weights, kept), usable in zip(stages, sizes, room, strict=True):
+        colour = _colour(instance, device)
+        axes.bar(a, weights / unit, b - a, align="edge", color=colour, edgecolor="white")
+        axes.bar(a, kept / unit, b - a, weights / unit, align="edge", color=colour, alpha=0.45, edgecolor="white")
+        if np.isfinite(usable):
+            axes.plot([a, a, b, b], [0, usable / unit, usable / unit, 0], color="black", linewidth=0.8)
+    axes.set_ylabel(f"memory, {name}{' (pale: cache)' if tokens else ''}")
+    axes.set_xlabel("tasks along the sequence; frame: usable memory of the stage's device")
+    axes.set_xlim(0, instance.n_tasks)
+    axes.set_ylim(0, 1.08 * most / unit or 1.0)
+
+
+def _colour(instance: Instance, device: int) -> str:
+    """One colour a type of device."""
+    kinds = list(dict.fromkeys(v.type or v.name for v in instance.devices))
+    one = instance.devices[device]
+    return COLOURS[kinds.index(one.type or one.name) % len(COLOURS)]
 
 
 def _loads(axes: Axes, instance: Instance, result: Result) -> None:

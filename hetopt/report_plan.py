@@ -49,6 +49,8 @@ def print_plan(planned: Planned, folder: Path | None) -> None:
     console.print(head.append(f"  {planned.instance.description}", style="default not bold"), soft_wrap=True)
     for sentence in (*planned.notes, *result.infeasible):
         line(f"  {sentence}")
+    if result.solution is None and result.status != "infeasible":
+        line("  no plan was found in the time given; more of it is --time-limit")
     if planned.mends:
         line(f"  there is a plan with: {'; '.join(planned.mends)}")
     if planned.stages:
