@@ -17,8 +17,8 @@ from hetopt.instance import Instance
 from hetopt.solution import Solution
 
 if TYPE_CHECKING:
-    from hetopt.algorithms.latency_barrier import Lattice
     from hetopt.algorithms.latency_graph import LatencyGraph, LatencyTasks, Sinks
+    from hetopt.algorithms.latency_lattice import Lattice
 
 __all__ = ["Barrier", "CriticalPath", "Labels", "Segments"]
 
@@ -27,7 +27,8 @@ _NUMBERS = 4_000_000  # ideals times accelerators that bounds are kept for
 _CHOICES = 64  # combinations of places of awkward groups
 _EXTENSIONS = 8
 # The first targets of the label search, as excess over the bound; a search below a low target is quick.
-_TARGETS = (0.004, 0.016, 0.064, 0.25)
+_TARGETS = (0.004, 0.016, 0.064)
+_BEAM = 3  # labels of an ideal in the run that looks for a plan before the last search
 
 
 @lru_cache(maxsize=2)
@@ -95,7 +96,7 @@ def _graphs(instance: Instance, sinks: Sinks = "own") -> Iterator[LatencyGraph]:
 def _lattice(graph: LatencyGraph, control: Control) -> Lattice | None:
     """All ideals; None when there is no time, TooManyIdeals when there are too many."""
     from hetopt.algorithms.ideals import enumerate_ideals
-    from hetopt.algorithms.latency_barrier import lattice_of
+    from hetopt.algorithms.latency_lattice import lattice_of
 
     limit = min(_IDEALS, _NUMBERS // (graph.count + 1))
     ideals = enumerate_ideals(graph.pred_ptr, graph.pred, max(limit, 1), lambda: _stop(control))
@@ -128,7 +129,7 @@ class Labels(Method):
         return None
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Search below ascending targets, with each combination of awkward groups' places."""
+        """Search below ascending targets, with each combination of awkward groups' places; a beam before the last one."""
         from hetopt.algorithms.ideals import TooManyIdeals
 
         try:
@@ -142,9 +143,10 @@ class Labels(Method):
         return outcome if outcome.reason != "limit" else Outcome("limit", "other", notes=(f"labels: {note}",))
 
     def _exact(self, instance: Instance, question: Question, control: Control, variants: tuple[Sinks, ...]) -> Outcome:
-        from hetopt.algorithms.latency_barrier import barriers, cuts
+        from hetopt.algorithms.latency_barrier import barriers
         from hetopt.algorithms.latency_graph import NEVER
         from hetopt.algorithms.latency_labels import search_labels
+        from hetopt.algorithms.latency_lattice import cuts
 
         ended = Outcome("limit", "other")
         for sinks in variants:
@@ -177,14 +179,19 @@ class Labels(Method):
                         return Outcome("limit")
                     if known.reached[-1, -1] >= cap:
                         continue
-                    answer = search_labels(graph, lattice, known, cut, cap, should_stop=lambda: _stop(control))
-                    labels += answer.labels
-                    if answer.value is not None and answer.place is not None:
-                        if sinks != "light":
-                            control.report_plan(_solution(instance, question, graph, answer.place))
-                        found = cap = answer.value
+                    for beam in (_BEAM, 0) if target >= best else (0,):
+                        answer = search_labels(
+                            graph, lattice, known, cut, cap, beam=beam, should_stop=lambda: _stop(control)
+                        )
+                        labels += answer.labels
+                        if answer.value is not None and answer.place is not None:
+                            if sinks != "light":
+                                control.report_plan(_solution(instance, question, graph, answer.place))
+                            found = cap = answer.value
+                        if _stop(control):
+                            return Outcome("limit")
                     if not answer.finished:
-                        return Outcome("limit", "other" if control.remaining > 0 else None)
+                        return Outcome("limit", "other", notes=("labels: no room for more labels",))
                 best = min(best, cap) if found is not None else best
                 proved = cap if found is not None else min(target, best)
                 if relaxes and proved < NEVER:
@@ -244,8 +251,8 @@ class CriticalPath(Method):
 
 
 def _critical_path(instance: Instance, question: Question, control: Control) -> None:
-    from hetopt.algorithms.latency_barrier import tails
     from hetopt.algorithms.latency_graph import build
+    from hetopt.algorithms.latency_lattice import tails
 
     graph = build(_relaxed(instance, question), [], ())
     if graph is not None:

@@ -24,25 +24,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.ideals import Ideals
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
+from hetopt.algorithms.latency_lattice import Lattice, cuts, tails
 
-__all__ = ["Barriers", "Lattice", "barriers", "cuts", "lattice_of", "tails"]
+__all__ = ["Barriers", "barriers"]
 
 Ints = NDArray[np.int64]
 _BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
-
-
-class Lattice(NamedTuple):
-    """Ideals of the nodes: ``words`` (N, w) of members, CSR of covers, CSR of members with a successor outside."""
-
-    words: NDArray[np.uint64]
-    ptr: Ints
-    cover: NDArray[np.int32]
-    node: NDArray[np.int32]
-    front_ptr: Ints
-    front: NDArray[np.int32]
 
 
 class Barriers(NamedTuple):
@@ -62,7 +51,9 @@ class Barriers(NamedTuple):
     grow
         Least time to the end, beyond what it is charged already, of an accelerator that holds a cut and ends at I or later.
     grow_open
-        The same while it holds no cut yet.
+        The same while it holds no cut yet and will.
+    grow_inner
+        The same of an accelerator that never holds one.
     """
 
     cap: int
@@ -72,42 +63,7 @@ class Barriers(NamedTuple):
     open_total: Ints
     grow: Ints
     grow_open: Ints
-
-
-def lattice_of(graph: LatencyGraph, ideals: Ideals) -> Lattice:
-    """The ideals with their frontiers; O(N n) word operations."""
-    length = np.zeros(len(ideals.last) + 1, np.int64)
-    _count_front(ideals.words, graph.succ_ptr, graph.succ, length)
-    ptr = np.cumsum(length)
-    front = np.empty(int(ptr[-1]), np.int32)
-    _list_front(ideals.words, graph.succ_ptr, graph.succ, ptr, front)
-    return Lattice(ideals.words, ideals.cover_ptr, ideals.cover, ideals.cover_class, ptr, front)
-
-
-def cuts(graph: LatencyGraph) -> NDArray[np.bool_]:
-    """(n,) whether a node precedes or follows each other node; O(n edges / 64)."""
-    above = [0] * graph.n
-    related = [1] * graph.n
-    for v in range(graph.n):
-        for u in graph.pred[graph.pred_ptr[v] : graph.pred_ptr[v + 1]].tolist():
-            above[v] |= above[u] | 1 << u
-        related[v] += above[v].bit_count()
-    below = [0] * graph.n
-    for v in range(graph.n - 1, -1, -1):
-        for w in graph.succ[graph.succ_ptr[v] : graph.succ_ptr[v + 1]].tolist():
-            below[v] |= below[w] | 1 << w
-        related[v] += below[v].bit_count()
-    return np.array([r == graph.n for r in related], np.bool_)
-
-
-def tails(graph: LatencyGraph) -> Ints:
-    """(n,) longest path that begins with a node, each node at the faster of its times: a bound on what follows."""
-    quick = np.minimum(graph.acc, graph.host)
-    tail = quick.copy()
-    for v in range(graph.n - 1, -1, -1):
-        after = graph.succ[graph.succ_ptr[v] : graph.succ_ptr[v + 1]]
-        tail[v] += tail[after].max(initial=0)
-    return tail
+    grow_inner: Ints
 
 
 def barriers(
@@ -129,29 +85,32 @@ def barriers(
     """
     size = len(lattice.words)
     cut = cuts(graph)
-    arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(7))
+    arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(8))
     rest, after, reached = np.zeros(size, np.int64), arrays[0], arrays[1]
     _remaining(lattice, tails(graph), rest)
+    sent, hold, hold_open = np.zeros(size, np.int64), np.full(size, NEVER), np.full(size, NEVER)
+    _sent(lattice, cut, *_outputs(graph), sent)
+    _hold(lattice, cut, graph.acc, rest, sent, hold, hold_open)
     after[:, 0] = reached[:, 0] = 0
     scratch = _scratch(graph, size)
     view = _view(graph)
     at = 0
     while at < size:
-        at = _forward(at, cap, view, lattice, cut, rest, after, reached, scratch, _BUDGET)
+        at = _forward(at, cap, view, lattice, cut, rest, hold, hold_open, after, reached, scratch, _BUDGET)
         if should_stop():
             return None
-    left, open_left, open_total, grow, grow_open = arrays[2:]
+    left, open_left, open_total, grow, grow_open, grow_inner = arrays[2:]
     if backward:
         closed = np.full_like(left, NEVER)
         at = size - 1
         while at >= 0:
             at = _backward(
-                at, cap, view, lattice, cut, rest, reached, closed, left, open_left, open_total, grow, grow_open, scratch,
-                _BUDGET,
+                at, cap, view, lattice, cut, rest, sent, reached, closed, left, open_left, open_total, grow, grow_open,
+                grow_inner, scratch, _BUDGET,
             )  # fmt: skip
             if should_stop():
                 return None
-    return Barriers(cap, reached, left, open_left, open_total, grow, grow_open)
+    return Barriers(cap, reached, left, open_left, open_total, grow, grow_open, grow_inner)
 
 
 class _View(NamedTuple):
@@ -210,32 +169,6 @@ def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
 
 
 @njit
-def _count_front(words, succ_ptr, succ, length):  # type: ignore[no-untyped-def]
-    for i in range(words.shape[0]):
-        for u in range(len(succ_ptr) - 1):
-            if (words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
-                for q in range(succ_ptr[u], succ_ptr[u + 1]):
-                    v = succ[q]
-                    if (words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
-                        length[i + 1] += 1
-                        break
-
-
-@njit
-def _list_front(words, succ_ptr, succ, ptr, front):  # type: ignore[no-untyped-def]
-    for i in range(words.shape[0]):
-        p = ptr[i]
-        for u in range(len(succ_ptr) - 1):
-            if (words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
-                for q in range(succ_ptr[u], succ_ptr[u + 1]):
-                    v = succ[q]
-                    if (words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
-                        front[p] = u
-                        p += 1
-                        break
-
-
-@njit
 def _remaining(lattice, tail, rest):  # type: ignore[no-untyped-def]
     """Longest path outside each ideal; it begins at a node that could be added."""
     for i in range(len(rest)):
@@ -243,9 +176,54 @@ def _remaining(lattice, tail, rest):  # type: ignore[no-untyped-def]
             rest[i] = max(rest[i], tail[lattice.node[p]])
 
 
+def _outputs(graph: LatencyGraph) -> tuple[Ints, Ints, Ints, Ints]:
+    """CSR of the nets that each node sends out, and CSR of the pins of each net."""
+    nodes = np.repeat(np.arange(graph.n), np.diff(graph.in_ptr))
+    pins = nodes[np.argsort(graph.in_net, kind="stable")]
+    pin_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph.in_net, minlength=len(graph.arrive)))])
+    own = np.argsort(graph.net_source, kind="stable")[np.count_nonzero(graph.net_source < 0) :]
+    own_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph.net_source[own], minlength=graph.n))])
+    return np.stack([own, graph.send[own]]), own_ptr.astype(np.int64), pins, pin_ptr.astype(np.int64)
+
+
 @njit
-def _accelerators(i, limit, g, lattice, cut, rest, s):  # type: ignore[no-untyped-def]
-    """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + rest stays below limit.
+def _sent(lattice, cut, own, own_ptr, pins, pin_ptr, sent):  # type: ignore[no-untyped-def]
+    """What an accelerator with a cut that ends at an ideal sends in any case: it holds all since the ideal's last cut."""
+    for i in range(len(sent)):
+        first = len(cut)
+        for v in range(len(cut) - 1, -1, -1):
+            if cut[v] and (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1):
+                first = v
+                break
+        for p in range(lattice.front_ptr[i], lattice.front_ptr[i + 1]):
+            u = lattice.front[p]
+            if u < first:
+                continue
+            for q in range(own_ptr[u], own_ptr[u + 1]):
+                h = own[0, q]
+                for z in range(pin_ptr[h], pin_ptr[h + 1]):
+                    v = pins[z]
+                    if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
+                        sent[i] += own[1, q]
+                        break
+
+
+@njit
+def _hold(lattice, cut, acc, rest, sent, hold, hold_open):  # type: ignore[no-untyped-def]
+    """Least time to the end of an accelerator with a cut, and of one that will have a cut, by longest paths."""
+    for i in range(len(rest) - 1, -1, -1):
+        hold[i] = sent[i] + rest[i]
+        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+            v = lattice.node[p]
+            j = lattice.cover[p]
+            if acc[v] < NEVER:
+                hold[i] = min(hold[i], acc[v] + hold[j])
+                hold_open[i] = min(hold_open[i], acc[v] + (hold[j] if cut[v] else hold_open[j]))
+
+
+@njit
+def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignore[no-untyped-def]
+    """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + hold stays below limit.
 
     Fills ``s.target`` and ``s.cost``; returns how many, and the steps taken. Nets are counted by pins inside; what has
     arrived stays paid, while what is sent may still be kept inside by a larger set.
@@ -291,7 +269,7 @@ def _accelerators(i, limit, g, lattice, cut, rest, s):  # type: ignore[no-untype
             s.stack[depth, 0] = j
             s.stack[depth, 1] = lattice.ptr[j]
             s.stack[depth, 2] = v
-            if sure + rest[j] >= limit:
+            if sure + (hold[j] if held > 0 else hold_open[j]) >= limit:
                 s.stack[depth, 1] = lattice.ptr[j + 1]
             elif held > 0:
                 s.target[found] = j
@@ -394,7 +372,7 @@ def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-unty
 
 
 @njit
-def _forward(start, cap, g, lattice, cut, rest, after, reached, s, budget):  # type: ignore[no-untyped-def]
+def _forward(start, cap, g, lattice, cut, rest, hold, hold_open, after, reached, s, budget):  # type: ignore[no-untyped-def]
     """Extend barriers from ideal ``start`` on; ``after`` holds those that follow a barrier, from which blocks begin."""
     nothing = np.zeros(reached.shape[1], np.int64)
     steps = 0
@@ -416,7 +394,7 @@ def _forward(start, cap, g, lattice, cut, rest, after, reached, s, budget):  # t
                     after[f, j] = min(after[f, j], reached[f, i] + g.host[v])
                     reached[f, j] = min(reached[f, j], after[f, j])
         if layers > 1:
-            found, more = _accelerators(i, cap - first, g, lattice, cut, rest, s)
+            found, more = _accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
             steps += more + 1 + found * layers
             for k in range(found):
                 j = s.target[k]
@@ -438,7 +416,23 @@ def _forward(start, cap, g, lattice, cut, rest, after, reached, s, budget):  # t
 
 @njit
 def _backward(  # type: ignore[no-untyped-def]
-    start, cap, g, lattice, cut, rest, reached, closed, left, open_left, open_total, grow, grow_open, s, budget
+    start,
+    cap,
+    g,
+    lattice,
+    cut,
+    rest,
+    sent,
+    reached,
+    closed,
+    left,
+    open_left,
+    open_total,
+    grow,
+    grow_open,
+    grow_inner,
+    s,
+    budget,
 ):
     """Bounds on what is left, from ideal ``start`` downwards; ``closed``: the next thing is a barrier at this ideal."""
     steps = 0
@@ -458,7 +452,7 @@ def _backward(  # type: ignore[no-untyped-def]
                     for r in range(layers):
                         closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
             if layers > 1:
-                found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], s)
+                found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
                 steps += more + 1 + found * layers
                 for k in range(found):
                     for r in range(1, layers):
@@ -478,8 +472,8 @@ def _backward(  # type: ignore[no-untyped-def]
             open_total[r, i] = min(NEVER, reached[top - r, i] + closed[r, i])
             if r > 0:
                 open_total[r, i] = min(open_total[r, i], open_total[r - 1, i])
-            grow[r, i] = left[r, i]
-            grow_open[r, i] = NEVER
+            grow[r, i] = min(NEVER, sent[i] + left[r, i])
+            grow_inner[r, i] = NEVER
         for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
             v = lattice.node[p]
             j = lattice.cover[p]
@@ -490,6 +484,8 @@ def _backward(  # type: ignore[no-untyped-def]
                 if g.acc[v] < NEVER:
                     grow[r, i] = min(grow[r, i], g.acc[v] + grow[r, j])
                     grow_open[r, i] = min(grow_open[r, i], g.acc[v] + (grow[r, j] if cut[v] else grow_open[r, j]))
+                    if not cut[v]:
+                        grow_inner[r, i] = min(grow_inner[r, i], g.acc[v] + grow_inner[r, j])
         for r in range(layers):
-            grow_open[r, i] = min(grow_open[r, i], open_left[r, i])
+            grow_inner[r, i] = min(grow_inner[r, i], open_left[r, i])
     return -1

@@ -15,12 +15,17 @@ A label is dropped when another one of its ideal is no later anywhere and uses n
 before the incumbent: by tails (longest path over nodes outside I that follow a frontier node; a node and its successor may
 share an accelerator and be ready together, so nothing inside I counts) and by the barrier bounds of
 :mod:`hetopt.algorithms.latency_barrier`. Before that, ready(u) is raised to the earliest moment any successor of u can
-start for the sake of its other predecessors in I. Raising is lossless, and makes labels comparable: at an ideal whose only
-frontier node is a cut, a label is one number.
+start for the sake of everything in I that leads to it (:mod:`hetopt.algorithms.latency_lattice`). Raising is lossless, and
+makes labels comparable: at an ideal whose last node is a cut, a label is one number, whatever older outputs are still to
+be read. That is what transformers need, where the attention mask and the shared embedding are read to the end.
+
+A set with a cut waits for all of I, and all that follows waits for it. So of the labels of I with the same number of
+accelerators only the *lead*, ready first, goes on with such sets; they are searched once an ideal, for all leads together.
+A *beam* keeps few labels an ideal: a plan soon, and no proof.
 
 Integers of :mod:`hetopt.algorithms.latency_graph`: no drift, and the optimum is a bound on the true one. Source of the
 problem: Tarnawski et al., NeurIPS 2020; the algorithm is our own. Exact; time and memory grow with the labels, which are
-few on graphs that are nearly chains and without limit on others.
+few on graphs that are nearly chains and without limit on others; ``number_limit`` keeps them below some 1.5 GB.
 """
 
 from __future__ import annotations
@@ -32,8 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.algorithms.jit import njit
-from hetopt.algorithms.latency_barrier import Barriers, Lattice, tails
+from hetopt.algorithms.latency_barrier import Barriers
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
+from hetopt.algorithms.latency_lattice import Lattice, tails
 
 __all__ = ["LabelAnswer", "search_labels"]
 
@@ -42,8 +48,8 @@ Ints = NDArray[np.int64]
 _BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
 (
     _IDEAL, _USED, _PHASE, _COVER, _DEPTH, _SURE, _SEND, _SIZE, _SINKS, _HELD, _TURN, _LABELS, _NUMBERS, _CAP, _HERE,
-    _BEST, _WORK,
-) = range(17)  # fmt: skip
+    _BEST, _WORK, _BEAM, _LOST,
+) = range(19)  # fmt: skip
 _DONE, _PAUSED, _FULL = 0, 1, 2
 
 
@@ -100,12 +106,16 @@ class _Known(NamedTuple):
     node: NDArray[np.int32]
     front_ptr: Ints
     front: NDArray[np.int32]
+    wait_ptr: Ints
+    wait: NDArray[np.uint64]
+    wait_from: Ints
     reached: Ints
     left: Ints
     open_left: Ints
     open_total: Ints
     grow: Ints
     grow_open: Ints
+    grow_inner: Ints
 
 
 class _Scratch(NamedTuple):
@@ -113,6 +123,7 @@ class _Scratch(NamedTuple):
     head: NDArray[np.int32]
     stamp: Ints
     stack: Ints
+    lead: Ints
     pins: Ints
     sends: NDArray[np.bool_]
     where: NDArray[np.int8]
@@ -128,6 +139,7 @@ def search_labels(
     cut: NDArray[np.bool_],
     cap: int,
     *,
+    beam: int = 0,
     number_limit: int = 1 << 26,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> LabelAnswer:
@@ -141,6 +153,9 @@ def search_labels(
         Barrier bounds for a cap that is not below this one.
     cut
         (n,) nodes that precede or follow each other node.
+    beam
+        Most labels kept of an ideal and number of accelerators, the earliest ones; 0 keeps all. With a beam the answer is
+        a plan, and ``finished`` only if none was dropped.
     number_limit
         Integers that labels may hold together (8 bytes each); the search ends unfinished beyond.
     should_stop
@@ -156,10 +171,11 @@ def search_labels(
     width = int(np.diff(lattice.front_ptr).max()) + 1
     layers = graph.count + 1
     scratch = _Scratch(
-        np.zeros(17, np.int64),
+        np.zeros(19, np.int64),
         np.full(ideals * layers, -1, np.int32),
         np.zeros(ideals, np.int64),
-        np.zeros((n + 2, 3), np.int64),
+        np.zeros((n + 2, 4), np.int64),
+        np.full((layers, 2), -1),
         np.zeros(len(graph.arrive), np.int64),
         np.zeros(len(graph.arrive), np.bool_),
         np.zeros(n, np.int8),
@@ -172,7 +188,7 @@ def search_labels(
     labels.number[0] = graph.floor[0]
     scratch.head[0] = 0
     state = scratch.state
-    state[[_LABELS, _NUMBERS, _CAP, _BEST]] = 1, 1, cap, -1
+    state[[_LABELS, _NUMBERS, _CAP, _BEST, _BEAM]] = 1, 1, cap, -1, beam
     while True:
         ended = _search(fixed, labels, scratch, layers, _BUDGET)
         if ended == _DONE or should_stop():
@@ -180,10 +196,12 @@ def search_labels(
         if ended == _FULL:
             if len(labels.number) >= number_limit:
                 break
-            labels = _larger(labels, state, width, n)
+            labels = _larger(labels, state, width, layers)
     best = int(state[_BEST])
     place = None if best < 0 else _places(lattice, labels, best, n)
-    return LabelAnswer(int(state[_CAP]) if best >= 0 else None, place, ended == _DONE, int(state[_LABELS]))
+    return LabelAnswer(
+        int(state[_CAP]) if best >= 0 else None, place, ended == _DONE and not state[_LOST], int(state[_LABELS])
+    )
 
 
 def _empty(labels: int, numbers: int, starts: int) -> _Labels:
@@ -195,9 +213,9 @@ def _empty(labels: int, numbers: int, starts: int) -> _Labels:
     return _Labels(ints(labels), ints(labels), *flags, ints(labels), at, number, ints(labels), start)
 
 
-def _larger(labels: _Labels, state: Ints, width: int, n: int) -> _Labels:
+def _larger(labels: _Labels, state: Ints, width: int, layers: int) -> _Labels:
     """Copy with room for at least one more step: a label and ``width`` numbers for each label at hand, and a deeper stack."""
-    here = max(1, int(state[_HERE]))
+    here = max(layers, int(state[_HERE]))
     need = (
         int(state[_LABELS]) + here,
         int(state[_NUMBERS]) + here * width,
@@ -231,6 +249,39 @@ def _places(lattice: Lattice, labels: _Labels, best: int, n: int) -> Ints:
 
 
 @njit
+def _crowded(h, high, m, x, s):  # type: ignore[no-untyped-def]
+    """Whether list ``h`` is full of labels no later than ``high``; if it is full of others, the latest is dropped."""
+    count = 0
+    worst = high
+    drop = -1
+    drop_before = -1
+    before = -1
+    p = s.head[h]
+    while p >= 0:
+        count += 1
+        latest = 0
+        for i in range(m):
+            latest = max(latest, x.number[x.at[p] + 1 + i])
+        if latest > worst:
+            worst = latest
+            drop = p
+            drop_before = before
+        before = p
+        p = x.after[p]
+    if count < s.state[_BEAM]:
+        return False
+    s.state[_LOST] += 1
+    if drop < 0:
+        return True
+    x.alive[drop] = False
+    if drop_before < 0:
+        s.head[h] = x.after[drop]
+    else:
+        x.after[drop_before] = x.after[drop]
+    return False
+
+
+@njit
 def _keep(j, used, parent, runs, k, x, s, layers):  # type: ignore[no-untyped-def]
     """Raise, bound and compare the numbers in ``s.made``; store them as a label of ideal ``j`` if they are of use."""
     state = s.state
@@ -238,21 +289,20 @@ def _keep(j, used, parent, runs, k, x, s, layers):  # type: ignore[no-untyped-de
     unused = layers - 1 - used
     first = k.front_ptr[j]
     m = k.front_ptr[j + 1] - first
-    for i in range(m):
-        s.value[k.front[first + i]] = made[1 + i]
     if m > 1:
         for i in range(m):
-            u = k.front[first + i]
+            s.value[i] = made[1 + i]
+        for i in range(m):
             least = NEVER
-            for q in range(k.succ_ptr[u], k.succ_ptr[u + 1]):
-                v = k.succ[q]
-                if s.where[v]:
-                    continue
-                start = k.release[v]
-                for z in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
-                    w = k.pred[z]
-                    if s.where[w]:
-                        start = max(start, s.value[w])
+            for q in range(k.wait_ptr[first + i], k.wait_ptr[first + i + 1]):
+                start = max(k.wait_from[q], s.value[i])
+                bits = k.wait[q]
+                z = 0
+                while bits:
+                    if bits & np.uint64(1):
+                        start = max(start, s.value[z])
+                    bits >>= np.uint64(1)
+                    z += 1
                 least = min(least, start)
             made[1 + i] = least
     end = made[0]
@@ -308,6 +358,8 @@ def _keep(j, used, parent, runs, k, x, s, layers):  # type: ignore[no-untyped-de
             else:
                 before = p
             p = x.after[p]
+    if state[_BEAM] > 0 and _crowded(j * layers + used, high, m, x, s):
+        return
     c = state[_LABELS]
     base = state[_NUMBERS]
     for i in range(m + 1):
@@ -332,6 +384,7 @@ def _enter(k, x, s, layers):  # type: ignore[no-untyped-def]
     state = s.state
     i = state[_IDEAL]
     found = 0
+    s.lead[state[_USED], 0] = -1
     p = s.head[i * layers + state[_USED]]
     while p >= 0:
         x.here[found] = p
@@ -339,6 +392,14 @@ def _enter(k, x, s, layers):  # type: ignore[no-untyped-def]
         p = x.after[p]
     state[_HERE] = found
     if found > 0:
+        least = NEVER
+        for t in range(found):
+            latest = 0
+            for q in range(k.front_ptr[i + 1] - k.front_ptr[i]):
+                latest = max(latest, x.number[x.at[x.here[t]] + 1 + q])
+            if latest < least:
+                s.lead[state[_USED], 0] = x.here[t]
+                s.lead[state[_USED], 1] = least = latest
         for v in range(len(s.where)):
             s.where[v] = (k.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1)
         for q in range(k.front_ptr[i], k.front_ptr[i + 1]):
@@ -359,8 +420,6 @@ def _add_host(k, x, s, layers):  # type: ignore[no-untyped-def]
     s.where[v] = 2
     for t in range(state[_HERE]):
         p = x.here[t]
-        if not x.alive[p]:
-            continue
         base = x.at[p]
         ready = k.release[v]
         for q in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
@@ -375,41 +434,30 @@ def _add_host(k, x, s, layers):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _grow(k, x, s, layers):  # type: ignore[no-untyped-def]
-    """One step of the search over sets of an accelerator: take a cover (and do step (2)), or give the last node back."""
+def _give_back(v, k, s):  # type: ignore[no-untyped-def]
+    """Take node ``v`` out of the set at hand."""
     state = s.state
-    depth = state[_DEPTH]
-    here = state[_HERE]
-    current = s.stack[depth, 0]
-    p = s.stack[depth, 1]
-    state[_WORK] += 1
-    if p == k.ptr[current + 1]:
-        v = s.stack[depth, 2]
-        state[_DEPTH] = depth - 1
-        if v < 0:
-            return
-        state[_SURE] -= k.acc[v]
-        state[_SIZE] -= k.size[v]
-        state[_HELD] -= k.cut[v]
-        state[_SINKS] -= k.succ_ptr[v] == k.succ_ptr[v + 1]
-        s.where[v] = 0
-        for q in range(k.in_ptr[v], k.in_ptr[v + 1]):
-            h = k.in_net[q]
-            if s.sends[h] and s.pins[h] == k.net_ptr[h + 1] - k.net_ptr[h]:
-                state[_SEND] += k.send[h]
-            s.pins[h] -= 1
-            if k.net_source[h] == v:
-                s.sends[h] = False
-                state[_SEND] -= k.send[h]
-            elif s.pins[h] == 0:
-                state[_SURE] -= k.arrive[h]
-        return
-    s.stack[depth, 1] = p + 1
-    j = k.cover[p]
-    v = k.node[p]
-    if s.stamp[j] == state[_TURN] or k.acc[v] >= NEVER or state[_SIZE] + k.size[v] > k.room[0]:
-        return
-    s.stamp[j] = state[_TURN]
+    state[_SURE] -= k.acc[v]
+    state[_SIZE] -= k.size[v]
+    state[_HELD] -= k.cut[v]
+    state[_SINKS] -= k.succ_ptr[v] == k.succ_ptr[v + 1]
+    s.where[v] = 0
+    for q in range(k.in_ptr[v], k.in_ptr[v + 1]):
+        h = k.in_net[q]
+        if s.sends[h] and s.pins[h] == k.net_ptr[h + 1] - k.net_ptr[h]:
+            state[_SEND] += k.send[h]
+        s.pins[h] -= 1
+        if k.net_source[h] == v:
+            s.sends[h] = False
+            state[_SEND] -= k.send[h]
+        elif s.pins[h] == 0:
+            state[_SURE] -= k.arrive[h]
+
+
+@njit
+def _take(v, k, s):  # type: ignore[no-untyped-def]
+    """Put node ``v`` into the set at hand: what arrived stays paid, what is sent may still be kept inside."""
+    state = s.state
     state[_SURE] += k.acc[v]
     state[_SIZE] += k.size[v]
     state[_HELD] += k.cut[v]
@@ -425,11 +473,45 @@ def _grow(k, x, s, layers):  # type: ignore[no-untyped-def]
         s.pins[h] += 1
         if s.sends[h] and s.pins[h] == k.net_ptr[h + 1] - k.net_ptr[h]:
             state[_SEND] -= k.send[h]
-    depth += 1
-    state[_DEPTH] = depth
-    s.stack[depth, 0] = j
-    s.stack[depth, 1] = k.ptr[j]
-    s.stack[depth, 2] = v
+
+
+@njit
+def _grow(inner, k, x, s, layers):  # type: ignore[no-untyped-def]
+    """One step of the search over sets of an accelerator: take a cover (and do step (2)), or give the last node back.
+
+    ``inner``: sets without a cut, for each label at hand; otherwise sets with a cut, for the leads.
+    """
+    state = s.state
+    depth = state[_DEPTH]
+    current = s.stack[depth, 0]
+    p = s.stack[depth, 1]
+    state[_WORK] += 1
+    if p == k.ptr[current + 1]:
+        state[_DEPTH] = depth - 1
+        if s.stack[depth, 2] >= 0:
+            _give_back(s.stack[depth, 2], k, s)
+        return
+    s.stack[depth, 1] = p + 1
+    j = k.cover[p]
+    v = k.node[p]
+    if s.stamp[j] == state[_TURN] or k.acc[v] >= NEVER or state[_SIZE] + k.size[v] > k.room[0] or (inner and k.cut[v]):
+        return
+    s.stamp[j] = state[_TURN]
+    _take(v, k, s)
+    state[_DEPTH] = depth + 1
+    s.stack[depth + 1, 0] = j
+    s.stack[depth + 1, 1] = k.ptr[j]
+    s.stack[depth + 1, 2] = v
+    s.stack[depth + 1, 3] = max(s.stack[depth, 3], k.release[v])
+    if not (_run_inner(depth + 1, j, v, k, x, s, layers) if inner else _run_lead(depth + 1, j, k, x, s, layers)):
+        s.stack[depth + 1, 1] = k.ptr[j + 1]
+
+
+@njit
+def _run_inner(depth, j, v, k, x, s, layers):  # type: ignore[no-untyped-def]
+    """Step (2) with the set at hand for each label at hand; whether a larger set may end before the cap."""
+    state = s.state
+    here = state[_HERE]
     earliest = NEVER
     for t in range(here):
         start = max(x.start[(depth - 1) * here + t], k.release[v])
@@ -438,35 +520,74 @@ def _grow(k, x, s, layers):  # type: ignore[no-untyped-def]
             if s.where[k.pred[q]] == 1:
                 start = max(start, x.number[base + s.place[k.pred[q]]])
         x.start[depth * here + t] = start
-        if x.alive[x.here[t]]:
-            earliest = min(earliest, start)
+        earliest = min(earliest, start)
     state[_WORK] += 2 * here
-    sure = state[_SURE]
-    unused = layers - 2 - state[_USED]
-    if earliest + sure + (k.grow[unused, j] if state[_HELD] > 0 else k.grow_open[unused, j]) >= state[_CAP]:
-        s.stack[depth, 1] = k.ptr[j + 1]
-        return
-    load = sure + state[_SEND]
-    if earliest + load >= state[_CAP]:
-        return
+    if earliest + state[_SURE] + k.grow_inner[layers - 2 - state[_USED], j] >= state[_CAP]:
+        return False
+    load = state[_SURE] + state[_SEND]
     for t in range(here):
-        p = x.here[t]
-        if not x.alive[p]:
-            continue
         ready = x.start[depth * here + t] + load
         if ready >= state[_CAP]:
             continue
+        p = x.here[t]
         base = x.at[p]
         s.made[0] = max(x.number[base], ready) if state[_SINKS] > 0 else x.number[base]
         for q in range(k.front_ptr[j], k.front_ptr[j + 1]):
             u = k.front[q]
             s.made[1 + q - k.front_ptr[j]] = x.number[base + s.place[u]] if s.where[u] == 1 else ready
         _keep(j, state[_USED] + 1, p, True, k, x, s, layers)
+    return True
+
+
+@njit
+def _run_lead(depth, j, k, x, s, layers):  # type: ignore[no-untyped-def]
+    """Step (2) with the set at hand, once it has a cut, for each lead; whether a larger set may end before the cap.
+
+    Such a set waits for the whole ideal, and what comes after waits for it: of each number of accelerators used, the
+    label that is ready first makes the best one, and that is one number.
+    """
+    state = s.state
+    sure = state[_SURE]
+    held = state[_HELD] > 0
+    more = False
+    for used in range(layers - 1):
+        if s.lead[used, 0] < 0:
+            continue
+        unused = layers - 2 - used
+        start = max(s.lead[used, 1], s.stack[depth, 3])
+        if start + sure + (k.grow[unused, j] if held else k.grow_open[unused, j]) >= state[_CAP]:
+            continue
+        more = True
+        ready = start + sure + state[_SEND]
+        state[_WORK] += 2
+        if held and ready + k.left[unused, j] < state[_CAP]:
+            end = x.number[x.at[s.lead[used, 0]]]
+            s.made[0] = max(end, ready) if state[_SINKS] > 0 else end
+            for q in range(k.front_ptr[j + 1] - k.front_ptr[j]):
+                s.made[1 + q] = ready
+            _keep(j, used + 1, s.lead[used, 0], True, k, x, s, layers)
+    return more
+
+
+@njit
+def _begin_sets(k, s):  # type: ignore[no-untyped-def]
+    state = s.state
+    state[_TURN] += 1
+    state[_DEPTH] = 0
+    s.stack[0, 0] = state[_IDEAL]
+    s.stack[0, 1] = k.ptr[state[_IDEAL]]
+    s.stack[0, 2] = -1
+    s.stack[0, 3] = 0
+    s.stamp[state[_IDEAL]] = state[_TURN]
 
 
 @njit
 def _search(k, x, s, layers, budget):  # type: ignore[no-untyped-def]
-    """Work through the ideals in order for about ``budget`` steps; done, paused, or out of room for the next step."""
+    """Work through the ideals in order for about ``budget`` steps; done, paused, or out of room for the next step.
+
+    At each ideal, for each number of accelerators used: (0) its labels, (1) hosts, (2) sets without a cut; at the end
+    (3) sets with a cut.
+    """
     state = s.state
     ideals = len(k.ptr) - 1
     width = len(s.made)
@@ -475,17 +596,18 @@ def _search(k, x, s, layers, budget):  # type: ignore[no-untyped-def]
         if state[_WORK] > budget:
             return _PAUSED
         if state[_PHASE] == 0:
-            if _enter(k, x, s, layers) == 0:
-                state[_WORK] += 1
-                state[_USED] += 1
-                if state[_USED] == layers:
-                    state[_USED] = 0
-                    state[_IDEAL] += 1
+            state[_WORK] += 1
+            if _enter(k, x, s, layers) > 0:
+                state[_PHASE] = 1
+                state[_DEPTH] = 0
+                state[_COVER] = k.ptr[state[_IDEAL]]
                 continue
-            state[_PHASE] = 1
-            state[_DEPTH] = 0
-            state[_COVER] = k.ptr[state[_IDEAL]]
-        here = state[_HERE]
+            state[_USED] += 1
+            if state[_USED] < layers:
+                continue
+            state[_PHASE] = 3
+            _begin_sets(k, s)
+        here = max(layers, state[_HERE])
         full = state[_LABELS] + here > len(x.ideal) or state[_NUMBERS] + here * width > len(x.number)
         if full or (state[_DEPTH] + 2) * here > len(x.start):
             return _FULL
@@ -494,22 +616,21 @@ def _search(k, x, s, layers, budget):  # type: ignore[no-untyped-def]
                 _add_host(k, x, s, layers)
                 state[_COVER] += 1
                 continue
+            state[_PHASE] = 2
             state[_DEPTH] = -1
             if state[_USED] < layers - 1:
-                state[_TURN] += 1
-                state[_DEPTH] = 0
-                s.stack[0, 0] = state[_IDEAL]
-                s.stack[0, 1] = k.ptr[state[_IDEAL]]
-                s.stack[0, 2] = -1
-                s.stamp[state[_IDEAL]] = state[_TURN]
-                x.start[:here] = 0
-            state[_PHASE] = 2
+                _begin_sets(k, s)
+                x.start[: state[_HERE]] = 0
         if state[_DEPTH] >= 0:
-            _grow(k, x, s, layers)
+            _grow(state[_PHASE] == 2, k, x, s, layers)
+            continue
+        if state[_PHASE] == 2:
+            state[_USED] += 1
+            state[_PHASE] = 0 if state[_USED] < layers else 3
+            if state[_PHASE] == 3:
+                _begin_sets(k, s)
             continue
         state[_PHASE] = 0
-        state[_USED] += 1
-        if state[_USED] == layers:
-            state[_USED] = 0
-            state[_IDEAL] += 1
+        state[_USED] = 0
+        state[_IDEAL] += 1
     return _DONE

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from hetopt.algorithms.ideals import enumerate_ideals
-from hetopt.algorithms.latency_barrier import barriers, cuts, lattice_of, tails
+from hetopt.algorithms.latency_barrier import barriers
 from hetopt.algorithms.latency_graph import NEVER, LatencyTasks, awkward_groups, build, choices, linear_extension
 from hetopt.algorithms.latency_labels import search_labels
+from hetopt.algorithms.latency_lattice import cuts, lattice_of, tails
 from hetopt.algorithms.latency_segments import best_segments
 from hetopt.verify.latency import check_latency
 
@@ -70,6 +71,9 @@ def by_labels(case: LatencyTasks) -> tuple[float, float, float]:
             bound = min(bound, max(known.reached[-1, -1], graph.floor[0]) * graph.unit)
         answer = search_labels(graph, lattice, known, cuts(graph), NEVER)
         assert answer.finished
+        quick = search_labels(graph, lattice, known, cuts(graph), NEVER, beam=1)
+        assert quick.value is None or quick.value >= answer.value
+        assert not quick.finished or quick.value == answer.value
         if answer.value is not None and answer.value * graph.unit < best:
             best = answer.value * graph.unit
             plan = value_of(case, np.append(answer.place, -1)[graph.member].tolist())
@@ -148,6 +152,27 @@ def test_a_source_that_only_a_host_runs_becomes_a_release_time():
     assert graph.n == 1
     assert graph.release[0] * graph.unit == 7
     assert by_labels(case)[0] == 7 + 3 + 2
+
+
+def test_an_early_output_waits_for_what_its_late_reader_waits_for():
+    """0 -> 1 -> 2 -> 3 and 0 -> 3: once 0 and 1 are in, the output of 0 is of no use before that of 1 is there."""
+    graph = build(tasks([1] * 4, [2] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)], output=[1, 1, 1, 0]), [], ())
+    lattice = lattice_of(graph, enumerate_ideals(graph.pred_ptr, graph.pred))
+    ideal = next(i for i, word in enumerate(lattice.words[:, 0]) if word == 0b11)
+    first, last = lattice.front_ptr[ideal : ideal + 2]
+    assert lattice.front[first:last].tolist() == [0, 1]
+    assert lattice.wait[lattice.wait_ptr[first] : lattice.wait_ptr[first + 1]].tolist() == [0b11]
+
+
+def test_only_the_smallest_sets_of_what_readers_wait_for_are_kept():
+    """0 -> 2, (0, 1) -> 3: the output of 0 has a reader that waits for it alone; that of 1 waits for both."""
+    graph = build(tasks([1] * 4, [2] * 4, [(0, 2), (0, 3), (1, 3)], output=[1, 1, 0, 0], size=[1] * 4, room=9), [], ())
+    lattice = lattice_of(graph, enumerate_ideals(graph.pred_ptr, graph.pred))
+    ideal = int(np.argmax(np.diff(lattice.front_ptr)))
+    first = lattice.front_ptr[ideal]
+    masks = [lattice.wait[slice(*lattice.wait_ptr[p : p + 2])].tolist() for p in (first, first + 1)]
+    readers = [np.diff(graph.succ_ptr)[v] for v in lattice.front[first : first + 2]]
+    assert [masks[readers.index(2)], masks[readers.index(1)]] == [[1 << readers.index(2)], [0b11]]
 
 
 def test_cuts_and_tails():
