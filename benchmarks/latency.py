@@ -1,6 +1,7 @@
 """The 8 latency workloads of Tarnawski et al. (NeurIPS 2020): solve within a time limit, verify; a row each.
 
     python benchmarks/latency.py [SECONDS [SUBGRAPHS]]      60 seconds and 1 subgraph an accelerator by default
+    python benchmarks/latency.py --random COUNT             random small graphs, against every placement
 
 Needs the folder ``dnn-partitioning`` of the reference data (``HETOPT_DATA``). CPU seconds of this process.
 """
@@ -13,11 +14,36 @@ import time
 from pathlib import Path
 
 import hetopt
+from hetopt import registry
 from hetopt.io import importers
+
+
+def random_graphs(count: int) -> int:
+    """How many of ``count`` random graphs of up to six tasks are proved at another value than the best of all placements."""
+    problem = registry.problem("partition.latency")
+    wrong = asked = seed = 0
+    while asked < count:
+        instance = problem.sample(seed)
+        seed += 1
+        if instance.question.get("subgraphs", 1) != 1:
+            continue
+        asked += 1
+        question = problem.question(instance)
+        values = (problem.evaluate(instance, question, plan) for plan in problem.every_plan(instance, question))
+        best = min((value.value for value in values if not value.violations), default=None)
+        result = hetopt.solve(instance, method="labels")
+        status = "infeasible" if best is None else "optimal"
+        if result.status != status or result.objective != best:
+            print(f"seed {seed - 1}: {result.status} {result.objective}, the best of all placements is {best}")
+            wrong += 1
+    print(f"{asked} random graphs, {wrong} wrong")
+    return wrong
 
 
 def main() -> int:
     """Print the table; returns 1 when some workload is not proved."""
+    if sys.argv[1:2] == ["--random"]:
+        return 1 if random_graphs(int(sys.argv[2])) else 0
     limit = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     options = {"subgraphs": int(sys.argv[2]) if len(sys.argv) > 2 else 1}
     data = Path(os.environ.get("HETOPT_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -17,6 +17,7 @@ __all__ = ["NAME", "OPTIONS", "SHAPES", "TITLE", "edges_of", "make"]
 NAME = "random-graph"
 TITLE = "A random task graph (layers, series-parallel, chain) on accelerators and CPUs."
 SHAPES = ("layered", "series-parallel", "chain")
+QUESTIONS = ("throughput", "inference-latency")
 OPTIONS: tuple[Option, ...] = (
     Option("--shape", SHAPES, "layered", "Shape of the graph."),
     Option("--tasks", int, 20, "Number of (forward) tasks."),
@@ -25,6 +26,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--memory", float, 1.5, "Memory of all accelerators over that of all tasks; 0 for no limit."),
     Option("--unsupported", float, 0.0, "Chance that a task cannot run on an accelerator (with at least one CPU)."),
     Option("--training", bool, False, "Add the backward pass, each backward task beside its forward task."),
+    Option("--question", QUESTIONS, "throughput", "A pipeline's rate, or one input as soon as possible."),
     Option("--seed", int, 0, "Seed."),
 )
 
@@ -72,6 +74,7 @@ def make(
     memory: float = 1.5,
     unsupported: float = 0.0,
     training: bool = False,
+    question: str = "throughput",
     seed: int = 0,
 ) -> Instance:
     """The instance; parameters as in :data:`OPTIONS`.
@@ -82,6 +85,7 @@ def make(
         An unknown shape, or a number out of its range.
     """
     chosen("--shape", shape, SHAPES)
+    chosen("--question", question, QUESTIONS)
     n = whole("--tasks", tasks, 1, 2000)
     whole("--accelerators", accelerators, 0, 1000)
     whole("--cpus", cpus, 0 if accelerators else 1, 1000)
@@ -118,7 +122,7 @@ def make(
         group=names * 2 if training else None,
         backward=[False] * n + [True] * n * (passes - 1),
         links=[Link(source="acc", target="host", bandwidth=1, both=True)] if accelerators else [],
-        question={"objective": "throughput"},
+        question={"objective": question},
         name=f"{shape}-{n}{'-training' if training else ''}-{seed}",
         source=f"generated with seed {seed}: a random {shape} graph with whole numbers, without units",
     )
