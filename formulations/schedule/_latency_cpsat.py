@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from formulations.schedule._graphs import graph, horizon, plan_of, schedule_of
 from hetopt.algorithms.dag_bounds import heads, tails
+from hetopt.algorithms.dag_graph import TaskGraph
 from hetopt.control import Control
 from hetopt.formulation import ConstraintModel, Question
 from hetopt.instance import Instance
 from hetopt.solution import Solution
 from hetopt.verify.schedule_bounds import whole_numbers
 
-__all__ = ["CPSAT", "Pool"]
+__all__ = ["CPSAT", "Pool", "interval_model"]
 
 _BITS = 29
 _BYTES = 2.0**31
@@ -46,8 +47,6 @@ class CPSAT(ConstraintModel):
 
     def program(self, instance: Instance, question: Question, control: Control) -> Any:
         """Literals x[task, device] and starts."""
-        from ortools.sat.python import cp_model
-
         from hetopt.solvers.cpsat import CpProgram
 
         g, unit = graph(instance), _unit(instance)
@@ -57,50 +56,13 @@ class CPSAT(ConstraintModel):
         able = np.isfinite(head + g.time + tail)
         able &= _down(instance, head + np.where(able, g.time, 0.0) + tail) <= last
         able[~able.any(axis=1)] = np.isfinite(g.time[~able.any(axis=1)])
-        n, d = able.shape
         length = np.floor(np.where(able, g.time, 0.0) / unit).astype(np.int64)
         early, behind = (_down(instance, np.where(able, side, 0.0)).astype(np.int64) for side in (head, tail))
-        model = cp_model.CpModel()
-        makespan = model.new_int_var(0, last, "makespan")
-        x: list[dict[int, Any]] = []
-        starts: list[Any] = []
-        ends: list[Any] = []
-        intervals: list[list[Any]] = [[] for _ in range(d)]
-        for v in range(n):
-            where = np.flatnonzero(able[v]).tolist()
-            soon, rest = int(early[v, where].min()), int(behind[v, where].min())
-            start = model.new_int_var(min(soon, last), last, "")
-            literals = {i: model.new_bool_var("") for i in where}
-            model.add_exactly_one(literals.values())  # (1)
-            end = start + cp_model.LinearExpr.weighted_sum(list(literals.values()), length[v, where].tolist())
-            model.add(makespan >= end + rest)  # (14)
-            for i, literal in literals.items():
-                if early[v, i] > soon:
-                    model.add(start >= int(early[v, i])).only_enforce_if(literal)
-                if behind[v, i] > rest:
-                    model.add(makespan >= start + int(length[v, i] + behind[v, i])).only_enforce_if(literal)
-                if length[v, i] > 0:
-                    span = model.new_optional_fixed_size_interval_var(start, int(length[v, i]), literal, "")
-                    intervals[i].append(span)
-            x.append(literals)
-            starts.append(start)
-            ends.append(end)
-        for i in range(d):
-            model.add_no_overlap(intervals[i])  # (15)
-            mine = [v for v in range(n) if i in x[v]]
-            load = cp_model.LinearExpr.weighted_sum([x[v][i] for v in mine], length[mine, i].tolist())
-            model.add(makespan >= load)  # (16)
-        for (u, v), sent in zip(instance.edges.tolist(), instance.edge_data.tolist(), strict=True):
-            model.add(starts[v] >= ends[u])
-            for p, literal in x[u].items():
-                wait = [int((g.latency[p, q] + sent * g.slowness[p, q]) / unit) if q != p else 0 for q in x[v]]
-                if any(wait):
-                    late = cp_model.LinearExpr.weighted_sum(list(x[v].values()), wait)
-                    model.add(starts[v] >= ends[u] + late).only_enforce_if(literal)  # (17)
+        model, x, starts, _ = interval_model(g, able, length, early, behind, last, unit)
+        n = instance.n_tasks
         self._places(instance, model, x)
         points = [literal for literals in x for literal in literals.values()]
         pairs = np.array([(v, i) for v in range(n) for i in x[v]], np.int64).reshape(-1, 2)
-        model.minimize(makespan)
         program = CpProgram(
             model, [*points, *starts], to_bound=lambda bound: math.ceil(bound - 1e-6) * unit, name=self.name
         )
@@ -152,6 +114,70 @@ class CPSAT(ConstraintModel):
         literals = np.asarray(solution.placement[pairs[:, 0]] == pairs[:, 1], np.float64)
         exact = bool((start == np.floor(start)).all()) and whole_numbers(instance)
         return np.concatenate([literals, start if exact else np.full(instance.n_tasks, np.nan)])
+
+
+def interval_model(
+    g: TaskGraph,
+    able: NDArray[np.bool_],
+    length: NDArray[np.int64],
+    early: NDArray[np.int64],
+    behind: NDArray[np.int64],
+    last: int,
+    unit: float,
+) -> tuple[Any, list[dict[int, Any]], list[Any], Any]:
+    """The model (1), (14)-(17) in whole units: model, literal by device for each task, starts, makespan (to be minimised).
+
+    Parameters
+    ----------
+    able, length, early, behind
+        (n, d) whether a task may go there, how long it runs, its head and its tail.
+    last
+        Latest moment; ``unit`` is the seconds of one.
+    """
+    from ortools.sat.python import cp_model
+
+    n, d = able.shape
+    model = cp_model.CpModel()
+    makespan = model.new_int_var(0, last, "makespan")
+    x: list[dict[int, Any]] = []
+    starts: list[Any] = []
+    ends: list[Any] = []
+    intervals: list[list[Any]] = [[] for _ in range(d)]
+    for v in range(n):
+        where = np.flatnonzero(able[v]).tolist()
+        soon, rest = int(early[v, where].min()), int(behind[v, where].min())
+        start = model.new_int_var(min(soon, last), last, "")
+        literals = {i: model.new_bool_var("") for i in where}
+        model.add_exactly_one(literals.values())  # (1)
+        end = start + cp_model.LinearExpr.weighted_sum(list(literals.values()), length[v, where].tolist())
+        model.add(makespan >= end + rest)  # (14)
+        for i, literal in literals.items():
+            if early[v, i] > soon:
+                model.add(start >= int(early[v, i])).only_enforce_if(literal)
+            if behind[v, i] > rest:
+                model.add(makespan >= start + int(length[v, i] + behind[v, i])).only_enforce_if(literal)
+            if length[v, i] > 0:
+                span = model.new_optional_fixed_size_interval_var(start, int(length[v, i]), literal, "")
+                intervals[i].append(span)
+        x.append(literals)
+        starts.append(start)
+        ends.append(end)
+    for i in range(d):
+        model.add_no_overlap(intervals[i])  # (15)
+        mine = [v for v in range(n) if i in x[v]]
+        load = cp_model.LinearExpr.weighted_sum([x[v][i] for v in mine], length[mine, i].tolist())
+        model.add(makespan >= load)  # (16)
+    for u in range(n):
+        for k in range(g.succ_start[u], g.succ_start[u + 1]):
+            v, sent = int(g.succ[k]), float(g.succ_data[k])
+            model.add(starts[v] >= ends[u])
+            for p, literal in x[u].items():
+                wait = [int((g.latency[p, q] + sent * g.slowness[p, q]) / unit) if q != p else 0 for q in x[v]]
+                if any(wait):
+                    late = cp_model.LinearExpr.weighted_sum(list(x[v].values()), wait)
+                    model.add(starts[v] >= ends[u] + late).only_enforce_if(literal)  # (17)
+    model.minimize(makespan)
+    return model, x, starts, makespan
 
 
 class Pool(ConstraintModel):

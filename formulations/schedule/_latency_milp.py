@@ -192,7 +192,7 @@ class LP(LinearFormulation):
             ]
             model.rows("apart", len(sends) * d, apart, lower=0)  # (13)
         model.minimize(np.atleast_1d(makespan), unit)
-        return model
+        return model.relax()
 
     @staticmethod
     def _least(instance: Instance, edge: NDArray[np.int64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:

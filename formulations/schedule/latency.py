@@ -54,7 +54,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class Annealing(Method):
         g = graph(instance)
         best = rescheduled(instance, control.plan) if control.plan is not None else None
         for rule in RULES if best is None else ():
-            found = list_schedule(g, rule, rank=question["rank"])
+            found = list_schedule(g, rule, rank=question.get("rank", "paper"))
             if found is not None and control.report_plan(plan_of(found)):
                 best = found
             if control.should_stop():
@@ -178,7 +178,9 @@ class Latency(Problem):
     uses = frozenset(
         {"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "release", "available_from"}
     )
-    options = (Option("rank", ("paper", "saga"), "paper", "how HEFT and CPoP average times and links"),)
+    options: ClassVar[tuple[Option, ...]] = (
+        Option("rank", ("paper", "saga"), "paper", "how HEFT and CPoP average times and links"),
+    )
     methods = (CPSAT(), Pool(), MILP(), LP(), Paths(), *(ListSchedule(rule) for rule in RULES), Annealing())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
