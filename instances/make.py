@@ -37,6 +37,11 @@ def _cluster(question: str, **more: Any) -> tuple[str, str, dict[str, Any]]:
     return f"sharing/{name}.json", "cluster", {"question": question, "seed": 1, **more}
 
 
+def _mapping(question: str) -> tuple[str, str, dict[str, Any]]:
+    options = {"shape": "wired", "tasks": 30, "devices": 3, "unrelated": True, "ccr": 0.5, "seed": 1}
+    return f"partition/{question}-30x3.json", "task-graph", {**options, "question": question}
+
+
 # file, generator, options
 FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     *(_unrelated(kind, 50, 10) for kind in ("u1_100", "u10_100", "u100_120", "u100_200", "u1000_1100", "jobcorr", "maccorr")),
@@ -92,6 +97,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),
     ("sharing/gangs-20x8.json", "gangs", {"seed": 1}),
     ("sharing/gangs-10x8-nodes.json", "gangs", {"question": "gang-nodes", "gangs": 10, "seed": 1}),
+    *(_mapping(question) for question in ("mapping", "mapping-throughput")),
     ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
 

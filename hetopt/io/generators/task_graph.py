@@ -25,6 +25,7 @@ __all__ = ["NAME", "OPTIONS", "SHAPES", "TITLE", "edges_of", "make"]
 NAME = "task-graph"
 TITLE = "A random task graph (layers, tree, chains, random wiring) on devices with links."
 SHAPES = ("layered", "tree", "chains", "wired")
+QUESTIONS = ("schedule-latency", "mapping", "mapping-throughput")
 OPTIONS: tuple[Option, ...] = (
     Option("--shape", SHAPES, "layered", "Shape of the graph."),
     Option("--tasks", int, 40, "Number of tasks."),
@@ -33,6 +34,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--spread", float, 4.0, "Speed of the fastest device over that of the slowest."),
     Option("--ccr", float, 1.0, "Mean seconds of a transfer over mean seconds of a task; 0 for none."),
     Option("--unrelated", bool, False, "Draw a speed for each pair of task and device."),
+    Option("--question", QUESTIONS, "schedule-latency", "Objective asked for."),
     Option("--seed", int, 0, "Seed."),
 )
 
@@ -72,6 +74,7 @@ def make(
     spread: float = 4.0,
     ccr: float = 1.0,
     unrelated: bool = False,
+    question: str = "schedule-latency",
     seed: int = 0,
 ) -> Instance:
     """The instance; parameters as in :data:`OPTIONS`.
@@ -82,6 +85,7 @@ def make(
         An unknown shape, or a number out of its range.
     """
     chosen("--shape", shape, SHAPES)
+    chosen("--question", question, QUESTIONS)
     n, d = whole("--tasks", tasks, 1, 100_000), whole("--devices", devices, 1, 200)
     whole("--degree", degree, 1, 100)
     whole("--seed", seed, 0, 2**32)
@@ -102,7 +106,7 @@ def make(
         output=output,
         devices=names,
         links=_links(names, float(times.mean()), float(output.mean()), ccr, random),
-        question={"objective": "schedule-latency"},
+        question={"objective": question},
         name=f"{shape}-{n}x{d}-{seed}",
         source=f"generated with seed {seed}: a random task graph of shape {shape}, communication ratio {ccr:g}",
     )
