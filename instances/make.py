@@ -82,6 +82,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
      {"devices": 8, "shards": 40, "classes": 6, "question": "shards-classes", "seed": 1}),
     ("splitting/batch-profiles-2x4.json", "batch-profiles", {"seed": 1}),
     ("splitting/star-6.json", "star", {"seed": 1}),
+    ("selection/parallel-degrees-8x4.json", "parallel-degrees", {}),
     ("partition/decoder-training.json", "decoder-training", {}),
     ("partition/provision-12x3.json", "rented-pools", {}),
     ("partition/pareto-10x2.json", "rented-pools", {"question": "pareto", "layers": 10, "pools": 2, "units": 4}),
