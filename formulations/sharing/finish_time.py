@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from formulations.sharing._cluster import SharingProblem, cluster_of, isolated, spread, tidy
+from formulations.sharing._prices import checked, most
 from formulations.sharing.max_min import Even, most_even
 from hetopt.control import Control
 from hetopt.errors import InputError
@@ -156,14 +157,8 @@ class Convex(Method):
 def replay(instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
     """The largest rho that the prices refute, rounded down."""
     cluster, t = cluster_of(instance), terms(instance, question)
-    u, p = np.asarray(certificate["jobs"], np.float64), np.asarray(certificate["types"], np.float64)
-    if u.shape != t.late.shape or p.shape != cluster.workers.shape:
-        raise ValueError(f"expected prices of {len(t.late)} jobs and {len(cluster.workers)} types")
-    if not (np.isfinite(u).all() and np.isfinite(p).all()) or (u < 0).any() or (p < 0).any() or not u.any():
-        raise ValueError("expected finite prices, none below 0 and one of a job above")
-    offers = np.where(cluster.rate > 0, u[:, None] * t.gain - cluster.scale[:, None] * p[None, :], 0.0)
-    most = math.fsum(np.maximum(offers.max(axis=1), 0.0).tolist()) + math.fsum((p * cluster.workers).tolist())
-    most *= 1 + 1e-12  # far above what sums of doubles of this size lose
+    u, p = checked(cluster, certificate["jobs"], certificate["types"])
+    top = most(cluster, t.gain, u, p)
     low = float(t.late[u > 0].max())
     high = max(low * 2, 1.0)
 
@@ -171,7 +166,7 @@ def replay(instance: Instance, question: Question, certificate: Mapping[str, Any
         with np.errstate(divide="ignore"):
             return float((u[u > 0] * t.work[u > 0] / (rho - t.late[u > 0])).sum()) * (1 - 1e-12)
 
-    while asked(high) > most:
+    while asked(high) > top:
         high *= 2
         if not math.isfinite(high):
             raise ValueError("the prices refute everything, so they are damaged")
@@ -179,7 +174,7 @@ def replay(instance: Instance, question: Question, certificate: Mapping[str, Any
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if asked(middle) > most else (low, middle)
+        low, high = (middle, high) if asked(middle) > top else (low, middle)
     return low
 
 

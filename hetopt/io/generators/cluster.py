@@ -19,7 +19,9 @@ __all__ = ["NAME", "OPTIONS", "TITLE", "make"]
 
 NAME = "cluster"
 TITLE = "Jobs that share the time of a cluster's device types (fairness, makespan, cost)."
-QUESTIONS = ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio")
+QUESTIONS = (
+    "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
+)  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--question", QUESTIONS, "max-min-fairness", "What is asked."),
     Option("--jobs", int, 24, "Number of jobs."),

@@ -29,7 +29,9 @@ __all__ = ["NAME", "OPTIONS", "SOURCE_HELP", "TITLE", "load"]
 NAME = "gavel"
 TITLE = "Jobs drawn from a published throughput oracle of a GPU cluster (Gavel)."
 SOURCE_HELP = "throughput oracle (JSON)."
-OBJECTIVES = ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio")
+OBJECTIVES = (
+    "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
+)  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--jobs", int, 20, "Jobs to draw."),
     Option("--seed", int, 0, "Seed."),
