@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import Jobs, job_names, jobs_of, shortfalls, time_unit
+from formulations.assignment._few_machines import FPTAS
 from formulations.assignment._makespan_methods import LST, Climb, Greedy, Ladder
 from hetopt.control import Control
 from hetopt.formulation import (
@@ -53,7 +54,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, loads, placement_violations
 
-__all__ = ["CPSAT", "LP", "LST", "MILP", "PROBLEM", "Greedy", "Makespan"]
+__all__ = ["CPSAT", "FPTAS", "LP", "LST", "MILP", "PROBLEM", "Greedy", "Makespan"]
 
 
 class MILP(LinearFormulation):
@@ -216,7 +217,7 @@ class Makespan(Problem):
     objectives = ("makespan",)
     title = "last job done as early as possible on unrelated machines (R||Cmax)"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
-    methods = (MILP(), CPSAT(), LP(), Climb(), LST(), Ladder(), Greedy())
+    methods = (MILP(), CPSAT(), LP(), Climb(), LST(), FPTAS(), Ladder(), Greedy())
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest finish of a device that has a job: available_from plus the load."""

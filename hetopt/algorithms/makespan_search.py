@@ -13,12 +13,11 @@ import math
 import time as clock
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hetopt.algorithms.jit import njit
 from hetopt.algorithms.makespan_bounds import (
     Certificate,
     Relaxation,
@@ -28,12 +27,13 @@ from hetopt.algorithms.makespan_bounds import (
     reduced_costs,
 )
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
-from hetopt.algorithms.makespan_group import place_anew
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
+from hetopt.algorithms.makespan_programs import programs
+from hetopt.algorithms.makespan_settle import settle
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
-__all__ = ["Climb", "Report", "climb", "list_schedule", "makespan", "round_relaxation", "settle"]
+__all__ = ["Climb", "Report", "climb", "list_schedule", "makespan", "round_relaxation"]
 
 Plan = NDArray[np.int64]
 
@@ -43,14 +43,11 @@ _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
 _STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
 _STEPS_PER_JOB = 500
 _MANY = 5_000  # jobs from which a plan near the relaxation is made by moves along reduced costs
-_PASSES = 20  # over the pairs, for each target
 _PROGRAMS = (
     1_000,
     50_000,
 )  # pairs, of decimal data, from and up to which groups of machines are placed anew by programs
-_SOLVES = 8  # programs in a row
 _NEAR = 0.0015  # how far above the bound the target for decimal data is at most, in makespans
-_NODES = 1000  # of branch and bound for each
 
 
 class Report(Protocol):
@@ -94,6 +91,9 @@ class _Setting(NamedTuple):
     cuts: float  # share of the cardinality program in the costs, the rest is the linear relaxation's
     aim: float  # where between bound and makespan the target lies
     afresh: bool  # start from the rounded relaxation instead of the best plan
+    half: int = 1024
+    checks: int = 500
+    length: int = 1  # steps of a run in those of the others
 
 
 _ROTATION = (
@@ -105,6 +105,16 @@ _ROTATION = (
     _Setting(0.3, 0.03, 0.1, 2, 5, 0.5, 0.0, False),
     _Setting(1.0, 0.03, 0.1, 3, 4, 1.0, 0.0, True),
     _Setting(10.0, 0.01, 0.1, 3, 4, 0.0, 0.5, True),
+)
+
+# Decimal times that differ widely: every other group meets some target, so more and smaller groups in the same time.
+_DECIMAL = (
+    _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.5, False),
+    _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.3, False, 512, 300),
+    _Setting(10.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.7, False),
 )
 
 
@@ -176,7 +186,7 @@ def climb(
     rungs = _rungs(state, relaxation)
     annealing = _annealing(state, relaxation, rounded, seed, threads)
     decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
-    programs = _programs(state, relaxation, seed) if decimal else None
+    anew = programs(state, relaxation, seed) if decimal else None
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
@@ -185,8 +195,8 @@ def climb(
             continue
         next(annealing)
         turn, pause = turn + 1, pause - 1
-        if programs is not None and turn > 2:
-            next(programs)
+        if anew is not None and turn > 2:
+            next(anew)
     return state.result()
 
 
@@ -252,51 +262,6 @@ def round_relaxation(time: Floats, ready: Floats, relaxation: Relaxation, split:
         i = int(finish.argmin())
         plan[j], load[i] = i, finish[i]
     return plan
-
-
-def settle(time: Floats, ready: Floats, relaxation: Relaxation, bound: float, pairs: int = 10) -> Plan:
-    """A plan from each job's cheapest machine: cheap pairs one after another, off machines above a target to lower ones.
-
-    Parameters
-    ----------
-    time, ready, relaxation
-        As for :func:`round_relaxation`.
-    bound
-        A bound on the makespan; the targets lie up to 1 % above it.
-    pairs
-        Pairs looked at per job, those of the smallest reduced costs. O(n m + pairs n log n).
-    """
-    n, m = time.shape
-    cost = reduced_costs(time, relaxation.weights)
-    start: Plan = cost.argmin(axis=1)
-    keep = min(pairs * n, n * m - 1)
-    chosen = np.argpartition(cost.ravel(), keep)[:keep]
-    chosen = chosen[np.isfinite(time.ravel()[chosen])]
-    chosen = chosen[np.lexsort((chosen, cost.ravel()[chosen]))]
-    job, machine = chosen // m, chosen % m
-    needs = time[job, machine]
-    best: Plan = start
-    for above in (0.0005, 0.002, 0.005, 0.01):
-        plan, current = start.copy(), time[np.arange(n), start]
-        load = ready + np.bincount(plan, current, m)
-        for _ in range(_PASSES):
-            _settle(job, machine, needs, plan, current, load, bound * (1 + above))
-            if load.max() <= bound * (1 + above):
-                break
-        if makespan(time, plan, ready) < makespan(time, best, ready):
-            best = plan
-    return best
-
-
-@njit
-def _settle(job: Any, machine: Any, needs: Any, plan: Any, current: Any, load: Any, target: float) -> None:
-    """Moves in the order of the pairs; plan, current times and loads are updated in place."""
-    for k in range(len(job)):
-        j, to = job[k], machine[k]
-        if to != plan[j] and load[plan[j]] > target and load[to] + needs[k] < load[plan[j]]:
-            load[plan[j]] -= current[j]
-            load[to] += needs[k]
-            plan[j], current[j] = to, needs[k]
 
 
 class _State:
@@ -369,7 +334,7 @@ def _rungs(state: _State, relaxation: Relaxation) -> Iterator[bool]:
     grid = state.grid
     if not (grid.integral and grid.shift == 0):
         grid = on_grid(time, ready, max(-1000, min(_COARSE - math.frexp(state.value)[1], 1000)))
-    for effort in (1, 10, 100):
+    for effort in (1, 10, 100) if state.grid.integral or n <= _CONFIGURATIONS else (1,):
         rung = configuration_bound if n <= _CONFIGURATIONS else knapsack_bound
         raised = rung(
             grid,
@@ -392,10 +357,11 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
     second = min(2 * n, n * m - 1)
     unit = float(np.partition(costs.ravel(), second)[second])
     unit = max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
+    rotation = _DECIMAL if not state.grid.integral and _PROGRAMS[0] <= time.size <= _PROGRAMS[1] else _ROTATION
     turn = 0
 
     def run(turn: int) -> Plan:
-        setting = _ROTATION[turn % len(_ROTATION)]
+        setting = rotation[turn % len(rotation)]
         start = rounded if setting.afresh else state.plan
         gap = state.value - state.bound
         if state.grid.integral:
@@ -409,14 +375,14 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
         usable = np.where(late, np.inf, mixed) if late.any() else mixed
         eligible = np.where(late, np.inf, time) if late.any() else time
         first = min(_STEPS, _STEPS_PER_JOB * n)
-        steps = first // 5 if turn == 0 else first * min(2 ** (turn // len(_ROTATION)), 20)
+        steps = first // 5 if turn == 0 else first * min(2 ** (turn // len(_ROTATION)), 20) * setting.length
         schedule = Schedule(
             hot=setting.hot * unit**2,
             cold=setting.cold * unit**2,
             pull=setting.pull * unit,
             group=setting.group,
-            half=1024,
-            checks=500,
+            half=setting.half,
+            checks=setting.checks,
             steps=steps,
         )
         choice = candidates(eligible, usable, setting.per_job, start)
@@ -433,29 +399,3 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
                     state.offer_plan(plan)
             turn += threads
             yield True
-
-
-def _programs(state: _State, relaxation: Relaxation, seed: int) -> Iterator[bool]:
-    """Lower the latest machine's load by placing the jobs of a group around it anew; larger groups when that ends."""
-    time, m = state.time, state.time.shape[1]
-    cost = reduced_costs(time, relaxation.weights)
-    random = np.random.default_rng(seed)
-    size, idle = min(5, m), 0
-    while True:
-        for _ in range(_SOLVES):
-            if state.over():
-                break
-            used = np.bincount(state.plan, minlength=m) > 0
-            load = np.where(used, state.ready + np.bincount(state.plan, time[np.arange(len(time)), state.plan], m), 0.0)
-            latest = int(load.argmax())
-            others = np.delete(np.arange(m), latest)
-            group = np.sort(np.r_[latest, random.choice(others, size - 1, replace=False)])
-            allowed = cost <= state.value - relaxation.value
-            plan = place_anew(time, state.ready, state.plan, group, allowed, nodes=_NODES, should_stop=state.over)
-            before = state.value
-            if plan is not None:
-                state.offer_plan(plan)
-            idle = 0 if state.value < before else idle + 1
-            if idle > m // 2:
-                size, idle = size + 1 if size < min(m, 10) else min(5, m), 0
-        yield True

@@ -11,7 +11,8 @@ import pytest
 from hetopt.algorithms.makespan_bounds import lp_relaxation, reduced_costs
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_group import place_anew
-from hetopt.algorithms.makespan_search import climb, list_schedule, makespan, settle
+from hetopt.algorithms.makespan_search import climb, list_schedule, makespan
+from hetopt.algorithms.makespan_settle import settle
 from hetopt.io.generate_unrelated import unrelated
 from hetopt.verify.makespan_certificates import replay
 
