@@ -2,9 +2,9 @@
 
     python benchmarks/sharing.py
 
-Needs the folder ``gavel`` of the reference data (``HETOPT_DATA``). Processor seconds of this process for a whole ``solve`` (model,
-solver, recomputed value, replayed proof). Every job has its own rates (noise of 0.1) but for the catalogue's; each type has workers
-for a twelfth of the jobs (a sixth for water filling, whose jobs have priorities), so that all three capacities bind.
+Needs the folder ``gavel`` of the reference data (``HETOPT_DATA``). Processor seconds of this process for a whole ``solve``:
+model, solver, recomputed value, replayed proof. Every job has its own rates (noise of 0.1) but for the catalogue's; each type
+has workers for a twelfth of the jobs (a sixth for water filling, whose jobs have priorities), so that all capacities bind.
 """
 
 from __future__ import annotations

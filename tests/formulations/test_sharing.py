@@ -162,6 +162,27 @@ class TestCost:
         assert solved(cluster(jobs, [1], "sharing-cost", question={"normalized": True})) == pytest.approx(1)
 
 
+class TestFirstCome:
+    def test_the_earlier_job_has_the_worker(self) -> None:
+        """Two jobs on one worker: 2 x 1 for the earlier beats 1 x 1."""
+        jobs: list[dict[str, Any]] = [{"time": [1], "release": 5}, {"time": [0.5], "release": 0}]
+        result = hetopt.solve(cluster(jobs, [1], "first-in-first-out"))
+        assert result.objective == pytest.approx(2)
+        assert result.solution is not None
+        assert result.solution.shares is not None
+        assert result.solution.shares.ravel().tolist() == pytest.approx([0, 1])
+
+    def test_jobs_that_came_together_count_alike(self) -> None:
+        """The last two of three are worth 1.5 each, the first 3, on two workers: 4.5."""
+        jobs: list[dict[str, Any]] = [{"time": [1], "release": r} for r in (0, 1, 1)]
+        assert solved(cluster(jobs, [2], "first-in-first-out")) == pytest.approx(4.5)
+
+    def test_scale_takes_workers(self) -> None:
+        """The earlier job takes both workers, worth 2; one later job would be worth 1 and leave the other idle."""
+        jobs: list[dict[str, Any]] = [{"time": [1], "scale": 2}, {"time": [1], "release": 1}]
+        assert solved(cluster(jobs, [2], "first-in-first-out")) == pytest.approx(2)
+
+
 # The verifier and the certificates, broken ----------------------------------------------------------------------------
 
 
