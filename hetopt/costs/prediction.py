@@ -2,7 +2,8 @@
 
 For kernels and collectives whose seconds grow with a size, and for a step in which ranks wait for each other at collectives.
 Neither replaces a measurement of the whole: contention between streams is not in it. Source: Z. Lin and others, Towards
-universal performance modeling for machine learning training on multi-GPU platforms, IEEE TPDS 2024 (critical path with synchronisation).
+universal performance modeling for machine learning training on multi-GPU platforms, IEEE TPDS 2024 (critical path with
+synchronisation).
 """
 
 from __future__ import annotations
