@@ -37,7 +37,7 @@ from formulations._jobs import jobs_of
 from formulations.schedule._graphs import graph, horizon, plan_of, schedule_of
 from formulations.schedule._latency_cpsat import CPSAT, Pool, interval_model
 from formulations.schedule._latency_milp import LP, MILP
-from formulations.schedule.latency import Annealing, Latency, Paths
+from formulations.schedule.latency import Annealing, Latency, ListSchedule, Paths
 from hetopt.algorithms.dag_bounds import tails
 from hetopt.algorithms.dag_graph import TaskGraph, graph_of
 from hetopt.algorithms.dag_list import upward_rank
@@ -189,14 +189,14 @@ class Mapping(Latency):
     objectives = ("mapping", "mapping-latency")
     title = "a network onto unequal devices, one pass as early as possible (modules, balanced parts, exact)"
     options: ClassVar[tuple[Option, ...]] = ()
-    methods = (CPSAT(), Pool(), MILP(), LP(), Paths(), Modules(), Parts(), Annealing())
+    methods = (CPSAT(), Pool(), MILP(), LP(), Paths(), Modules(), Parts(), ListSchedule("heft"), Annealing())
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """As for task graphs, with modules before the search."""
-        first, *rest = super().plan(instance, question)
+        first, bound, *rest = super().plan(instance, question)
         if self.method("modules").fits(instance, question) is not None:
-            return (first, *rest)
-        return (first, Step("modules", "the graph cut into modules, each mapped exactly", 0.3), *rest)
+            return (first, bound, *rest)
+        return (first, bound, Step("modules", "the graph cut into modules, each mapped exactly", 0.3), *rest)
 
 
 PROBLEM = Mapping()

@@ -191,7 +191,7 @@ class MappingThroughput(Problem):
         report = check_period(instance, solution.placement)
         names = instance.device_names
         details = {
-            "devices": dict(zip(names, report.load.tolist(), strict=True)),
+            "devices": {name: {"load": load} for name, load in zip(names, report.load.tolist(), strict=True)},
             "links": {
                 f"{names[a]} -> {names[b]}": float(report.carried[a, b]) for a, b in np.argwhere(report.carried > 0)
             },

@@ -100,7 +100,7 @@ class ListSchedule(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """One plan, or none where memory is left for no device."""
-        found = list_schedule(graph(instance), self.rule, rank=question["rank"])
+        found = list_schedule(graph(instance), self.rule, rank=question.get("rank", "paper"))
         if found is None:
             return Outcome(notes=(f"{self.rule} left a task without a device that has room",))
         control.report_plan(plan_of(found))
@@ -118,10 +118,11 @@ class Annealing(Method):
         """Every rule; then annealing again and again, hotter and longer, while a time limit leaves time."""
         g = graph(instance)
         best = rescheduled(instance, control.plan) if control.plan is not None else None
-        for rule in RULES if best is None else ():
+        for rule in RULES:
             found = list_schedule(g, rule, rank=question.get("rank", "paper"))
-            if found is not None and control.report_plan(plan_of(found)):
-                best = found
+            if found is not None:
+                control.report_plan(plan_of(found))
+                best = found if best is None else min(best, found, key=lambda schedule: schedule.makespan)
             if control.should_stop():
                 return Outcome("limit", "time")
         if best is None:
@@ -212,6 +213,7 @@ class Latency(Problem):
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """Bounds, a search, then what is exact."""
         steps = [
+            Step("heft", "a plan at once", 0.2),
             Step("paths", "a bound at once", 0.2),
             Step("annealing", "list schedules, and better ones soon", 0.3),
         ]

@@ -224,10 +224,10 @@ def rank_up(topological: Any, own: Any, succ_start: Any, succ: Any, data: Any, l
 
 
 @njit
-def rank_down(topological: Any, before: Any, after: Any, pred_start: Any, pred: Any, data: Any,
+def rank_down(topological: Any, first: Any, before: Any, after: Any, pred_start: Any, pred: Any, data: Any,
               latency: float, slowness: float) -> Any:  # fmt: skip
-    """(n,) longest way from a source: ``before`` of each task passed, transfers, and ``after`` of each task reached."""
-    rank = np.zeros(len(topological))
+    """(n,) longest way from a source, from ``first`` on: ``before`` of tasks passed, transfers, ``after`` of tasks reached."""
+    rank = first.copy()
     for v in topological:
         for j in range(pred_start[v], pred_start[v + 1]):
             u = pred[j]

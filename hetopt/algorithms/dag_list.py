@@ -101,12 +101,14 @@ def _cpop(graph: TaskGraph, rank: Rank) -> Schedule | None:
     """The critical path on the device where it is shortest, other tasks where they end first."""
     own = _mean(graph.time)
     transfer = _transfer(graph, rank)
-    nothing = np.zeros(len(own))
-    before, after = (own, nothing) if rank == "paper" else (nothing, _harmonic_mean(graph.time))
-    down = rank_down(graph.topological, before, after, graph.pred_start, graph.pred, graph.pred_data, *transfer)
-    priority = upward_rank(graph, rank) + down
+    nothing, up = np.zeros(len(own)), upward_rank(graph, rank)
     sources = np.diff(graph.pred_start) == 0
-    longest = priority[sources].max(initial=0.0)
+    first, before, after = nothing, own, nothing
+    if rank == "saga":  # several sources are reached from one of no length there, in its own way of counting
+        before, after = nothing, _harmonic_mean(graph.time)
+        first = np.where(sources & (sources.sum() > 1), after, 0.0)
+    down = rank_down(graph.topological, first, before, after, graph.pred_start, graph.pred, graph.pred_data, *transfer)
+    priority, longest = up + down, up[sources].max(initial=0.0)
     # A path's ranks are equal sums in different order; of several critical tasks in parallel all count, as published.
     critical = np.isclose(priority, longest)
     wish = np.full(len(own), -1, np.int64)
