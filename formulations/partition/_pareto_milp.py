@@ -125,7 +125,7 @@ class MILP(LinearFormulation):
         model.rows("idle", len(pool), [(every, q, 1.0), (every, period, -1.0), (every, z, -1.0)], lower=-1)  # (5)
         active, idle = units * table.active[pool] * work, units * table.idle[pool] * scale
         if np.isfinite(most_energy):  # (6)
-            size = max(most_energy, float(active.max(initial=0.0)), 1e-300)
+            size = max(most_energy, float(active.max(initial=0.0))) or float(idle.max(initial=0.0)) or 1.0
             zero = np.zeros(len(pool), np.int64)
             model.rows("energy", 1, [(zero, z, active / size), (zero, q, idle / size)], upper=most_energy / size)
         if self.objective == "period":

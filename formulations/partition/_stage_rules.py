@@ -134,7 +134,7 @@ class Stages(Method):
             )
         if answer.stages is not None:
             control.report_plan(_solution(instance, pipeline, answer.stages))
-        if proved and 0 < answer.bound < math.inf:
+        if proved and (answer.bound > 0 or answer.optimal) and answer.bound < math.inf:
             control.report_bound(answer.bound * (1 - 2.0**-50), "algorithm")
         if proved and answer.optimal and answer.stages is None:
             why = "the dynamic program found no chain of stages that fits the memories and the devices"

@@ -203,7 +203,7 @@ def split(line: Sequence, most: int = 150) -> Ints | None:
     rest = np.array([b for b in range(len(line.lies)) if b not in own], np.int64)
     away = line.seconds[:, rest].min(axis=1)
     gain = away[:, None] - line.seconds[:, own]
-    gain = np.where(np.isfinite(line.seconds[:, own]), np.where(np.isfinite(away)[:, None], gain, 1e300), -np.inf)
+    gain = np.where(np.isfinite(line.seconds[:, own]), np.where(np.isfinite(away)[:, None], gain, 1e200), -np.inf)
     room = np.array([line.capacity[line.lies[b]] for b in own])
     swapped = bool((line.runs[rest] != line.lies[rest]).any())
     if swapped and line.memory.sum() > room.sum():

@@ -221,3 +221,11 @@ def test_every_method_against_every_plan(seed: int, rules: dict[str, object]) ->
             assert result.objective >= best * (1 - 1e-9)
         if result.bound is not None:
             assert result.bound <= best * (1 + 1e-9)
+
+
+def test_a_load_of_zero_is_proved() -> None:
+    """A task of no length: the program ends with the bound 0."""
+    job = hetopt.Job(name="m", tasks=[hetopt.Task(name="t", time=[0])])
+    instance = hetopt.Instance.build([hetopt.Device(name="d")], [job], question={"objective": "maxload"})
+    result = hetopt.solve(instance, options={"in_flight": "1f1b"}, method="stages")
+    assert (result.status, result.bound) == ("optimal", 0.0)

@@ -173,3 +173,15 @@ def test_the_generated_decoder_has_the_published_size():
     from hetopt.io.generators import moe_offload
 
     assert sum(part[1] for part in moe_offload.parts(1, 1)) == 30_532_122_624
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_that_no_host_runs_raises_no_warning() -> None:
+    """Two tasks of 2 and 3 bytes, the second on accelerators only, which have room for one: nothing overflows on the way."""
+    devices = [Device(name="a", memory=4), Device(name="h", host=True, memory=1)]
+    tasks = [Task(name="t0", time=[1, 5], memory=2), Task(name="t1", time=[7, None], memory=3)]
+    job = Job(name="m", tasks=tasks, edges=[Edge(source="t0", target="t1")])
+    links = [Link(source="*", target="*", bandwidth=1)]
+    instance = Instance.build(devices, [job], links, question={"objective": "offload"})
+    result = hetopt.solve(instance, method="prices", time_limit=1)
+    assert result.reason != "error", result.messages

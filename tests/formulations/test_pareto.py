@@ -190,3 +190,12 @@ def test_the_front_is_that_of_all_plans(seed):
     if expected:
         assert hetopt.bound(instance, objective="pareto-period", method="count").bound <= expected[0][0] * (1 + 1e-12)
         assert hetopt.bound(instance, objective="pareto-energy", method="count").bound <= expected[-1][1] * (1 + 1e-12)
+
+
+def test_no_joules_and_no_work_that_draws_any():
+    """All work at rest power 5 and no time: the plan draws nothing, and a limit of 0 joules keeps it."""
+    instance = hetopt.Instance.from_times(
+        [[0.0]], devices=[hetopt.Device(name="p0", power=12.5, idle_power=5)], question={"objective": "pareto-energy"}
+    )
+    result = hetopt.solve(instance, options={"energy": 0}, method="milp")
+    assert (result.status, result.objective) == ("optimal", 0.0)
