@@ -6,12 +6,21 @@ A formulation's page is its module's docstring: the mathematics as it runs, in t
 from __future__ import annotations
 
 import inspect
+import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 
 __all__ = ["pages"]
+
+PICTURES = (
+    ("stages.svg", "split-a-model-over-uneven-gpus.md", "stages.svg"),
+    ("segments.svg", "how-many-edge-accelerators.md", "segments.svg"),
+)
+"""File, the page whose commands make it, and what it is called there."""
 
 
 def pages(folder: Path) -> None:
@@ -25,6 +34,23 @@ def pages(folder: Path) -> None:
         place = folder / name
         if not place.exists() or place.read_text(encoding="utf-8") != text:
             place.write_text(text, encoding="utf-8")
+    for name, page, made in PICTURES:
+        if not (folder / name).exists():
+            _picture(folder / name, page, made)
+
+
+def _picture(place: Path, page: str, last: str) -> None:
+    """Run the commands of a page up to the one that draws its picture, and keep the picture."""
+    text = (place.parents[1] / "tasks" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    lines = [row[2:] for block in blocks for row in block.replace("\\\n", "").splitlines() if row.startswith("$ ")]
+    shown = next(k for k, line in enumerate(lines) if line.startswith("hetopt plot"))
+    tool = f'hetopt() {{ "{sys.executable}" -m hetopt "$@"; }}\n'
+    with tempfile.TemporaryDirectory() as work:
+        for line in (line for line in lines[: shown + 1] if not line.startswith("hetopt explain")):
+            subprocess.run(["bash", "-c", tool + line], cwd=work, capture_output=True, check=False, text=True)
+        made = Path(work) / last
+        place.write_bytes(made.read_bytes())
 
 
 def _problems():

@@ -30,6 +30,7 @@ __all__ = ["Diagnosis", "Gain", "Mend", "diagnose"]
 _FINE = 1e-5  # relative width at which the search of an amount ends
 _SHARE = 0.05  # of the time, for one question "is there a plan?"; at least the seconds below
 _LEAST = 3.0
+_OWN = 10.0  # seconds that the instance's own answer may take even if that is half of all
 _FULL = 0.9  # memory used beyond this share counts as scarce
 _MANY = 1e6  # amounts beyond are not searched to the last unit
 _MOST_ROWS = 30  # a conflict of more rows tells people nothing
@@ -155,7 +156,7 @@ def diagnose(
     problem = problem_for(instance, objective)
     question = problem.question(instance, given)
     run = _Inquiry(instance.with_question(question.to_json()), problem, question, time_limit, seed, control)
-    own = run.answer(run.instance, time_limit / 4)
+    own = run.answer(run.instance, max(time_limit / 4, min(time_limit / 2, _OWN)))
     if own.solution is not None:
         found = tuple(_binding(own, instance))
         gains = tuple(run.gains(own))

@@ -80,7 +80,7 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
         _matrix(drawn.subplots(), instance)
     title = instance.name or (result.problem if result is not None else "instance")
     if result is not None and result.objective is not None:
-        gap = "" if result.gap is None else f", gap {100 * result.gap:.3g} %"
+        gap = "" if result.gap is None else f", gap {100 * round(result.gap, 9):.3g} %"
         title += f": {result.status}, {result.objective:.7g}{gap}"
     drawn.suptitle(title, fontsize=11)
     return drawn
@@ -91,7 +91,12 @@ def _stages(instance: Instance, result: Result) -> list[tuple[int, int, int]]:
     assert result.solution is not None and result.solution.placement is not None
     n, place = instance.n_tasks, result.solution.placement
     along = np.column_stack([np.arange(n - 1), np.arange(1, n)])
-    if n < 2 or result.solution.details or (place < 0).any() or not np.array_equal(np.unique(instance.edges, axis=0), along):
+    if (
+        n < 2
+        or result.solution.details
+        or (place < 0).any()
+        or not np.array_equal(np.unique(instance.edges, axis=0), along)
+    ):
         return []
     starts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), n]
     found = [(a, b, int(place[a])) for a, b in pairwise(starts)]
@@ -104,16 +109,16 @@ def _stage_times(axes: Axes, instance: Instance, result: Result, stages: list[tu
     top = max(heights)
     for (a, b, device), height in zip(stages, heights, strict=True):
         axes.bar(a, height, b - a, align="edge", color=_colour(instance, device), edgecolor="white")
-        axes.annotate(
-            instance.device_names[device], ((a + b) / 2, height), (0, 3), textcoords="offset points", fontsize=7, ha="left",
-            rotation=30,
+        axes.text(
+            (a + b) / 2, 0.03 * top, instance.device_names[device], rotation=90, fontsize=8, ha="center", va="bottom",
+            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.5},
         )  # fmt: skip
     if result.objective is not None and np.isclose(result.objective, top, rtol=1e-6):
         axes.axhline(result.objective, color="black", linewidth=1, label=f"value {result.objective:.6g}")
         if result.bound is not None:
             axes.axhline(result.bound, color="#D55E00", linewidth=1, linestyle="--", label=f"bound {result.bound:.6g}")
-        axes.legend(fontsize=8, loc="lower right")
-    axes.set_ylim(0, 1.35 * top or 1.0)
+        axes.legend(fontsize=8, loc="upper right", ncols=2)
+    axes.set_ylim(0, 1.2 * top or 1.0)
     axes.set_ylabel("time of the stage")
 
 
