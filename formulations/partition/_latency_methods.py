@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetopt.algorithms.latency_graph import LatencyGraph, LatencyTasks, Sinks
     from hetopt.algorithms.latency_lattice import Lattice
 
-__all__ = ["Barrier", "CriticalPath", "Labels", "Segments"]
+__all__ = ["Barrier", "Beam", "CriticalPath", "Labels", "Segments"]
 
 _IDEALS = 200_000
 _NUMBERS = 4_000_000  # ideals times accelerators that bounds are kept for
@@ -202,6 +202,44 @@ class Labels(Method):
             if relaxes and best >= NEVER:
                 return Outcome("infeasible", infeasible=("label search ruled out every plan that fits the memories",))
         return ended
+
+
+class Beam(Method):
+    """Label search that keeps few labels; plans only, of one subgraph an accelerator, valid where more are allowed."""
+
+    name = "beam"
+    title = "label search with few labels an ideal, for a plan of one subgraph an accelerator"
+    kind = "heuristic"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Accelerators alike."""
+        return "its accelerators must be alike" if len(alike(instance)) > 1 else None
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """For each of the first choices of awkward groups' places whose ideals can be listed."""
+        from hetopt.algorithms.ideals import TooManyIdeals
+        from hetopt.algorithms.latency_barrier import barriers
+        from hetopt.algorithms.latency_graph import NEVER
+        from hetopt.algorithms.latency_labels import search_labels
+        from hetopt.algorithms.latency_lattice import cuts
+
+        for _, graph in zip(range(4), _graphs(instance, "heavy"), strict=False):
+            cap = NEVER if control.value is None else math.floor(control.value / graph.unit) + 1
+            try:
+                lattice = _lattice(graph, control)
+            except TooManyIdeals as error:
+                return Outcome(notes=(f"beam: {error}",))
+            known = lattice and barriers(graph, lattice, cap, lambda: _stop(control))
+            if not lattice or not known:
+                return Outcome("limit")
+            answer = search_labels(
+                graph, lattice, known, cuts(graph), cap, beam=_BEAM, should_stop=lambda: _stop(control)
+            )
+            if answer.place is not None:
+                plan = _solution(instance, question, graph, answer.place)
+                if not evaluate(instance, question, plan).violations:
+                    control.report_plan(plan)
+        return Outcome()
 
 
 class Barrier(Method):
