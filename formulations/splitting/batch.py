@@ -334,9 +334,9 @@ class Batch(Problem):
             n, pace = int(rng.integers(1, 5)), float(rng.integers(1, 4))
             seconds = np.cumsum(rng.integers(1, 5, n)) * pace / 8
             table[f"d{w}"] = [[2**k, float(seconds[k]), (k + 1) / n] for k in range(n)]
-        question: dict[str, Any] = {"objective": self.objectives[0], "balance": float(rng.integers(2, 7)) / 2}
+        question: dict[str, Any] = {"objective": self.objectives[0], "balance": float(rng.integers(4, 13)) / 2}
         if seed % 3 == 1:
-            question["staleness"] = float(rng.integers(2, 7))
+            question["staleness"] = float(rng.integers(4, 13))
         if seed % 3 == 2:
             question["utilisation"] = float(rng.integers(1, 7)) / 8
         job = Job(name="epoch", steps=1000, time=[1] * d)
