@@ -33,10 +33,11 @@ print(hetopt.verify(graph, result).statement)
 print(f"value {result.objective:g}, bound {result.bound:g} ({result.bound_proof})")
 
 # %% [markdown]
-# The same accelerators may run two parts each, one after the other. This is harder; the bound holds all the same.
+# The same accelerators may run two parts each, one after the other, starting from the plan above. This is harder; the bound
+# holds all the same.
 
 # %%
-twice = hetopt.solve(graph, options={"subgraphs": 2}, time_limit=6)
+twice = hetopt.solve(graph, options={"subgraphs": 2}, hint=result.solution, time_limit=6)
 print(f"value {twice.objective:g}, bound {twice.bound:g} ({twice.status})")
 
 
