@@ -29,7 +29,7 @@ from hetopt.algorithms.makespan_bounds import (
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
-from hetopt.algorithms.makespan_programs import programs
+from hetopt.algorithms.makespan_programs import programs, whole
 from hetopt.algorithms.makespan_settle import settle
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
@@ -43,10 +43,7 @@ _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
 _STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
 _STEPS_PER_JOB = 500
 _MANY = 5_000  # jobs from which a plan near the relaxation is made by moves along reduced costs
-_PROGRAMS = (
-    1_000,
-    50_000,
-)  # pairs, of decimal data, from and up to which groups of machines are placed anew by programs
+_PROGRAMS = (1_000, 50_000)  # pairs of decimal data between which groups of machines are placed anew by programs
 _NEAR = 0.0015  # how far above the bound the target for decimal data is at most, in makespans
 
 
@@ -93,7 +90,7 @@ class _Setting(NamedTuple):
     afresh: bool  # start from the rounded relaxation instead of the best plan
     half: int = 1024
     checks: int = 500
-    length: int = 1  # steps of a run in those of the others
+    length: int = 1  # so many times the steps
 
 
 _ROTATION = (
@@ -187,6 +184,8 @@ def climb(
     annealing = _annealing(state, relaxation, rounded, seed, threads)
     decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
     anew = programs(state, relaxation, seed) if decimal else None
+    if state.grid.integral and _WHOLE[0] <= times.size <= _WHOLE[1]:
+        anew = whole(state, relaxation)
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
