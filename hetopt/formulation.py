@@ -72,7 +72,10 @@ class Option:
         if isinstance(value, str) and self.kind is not str:
             value = _parsed(value)
         if self.kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            try:
+                value = float(value)
+            except OverflowError:
+                raise InputError(f"$.question.{self.name} is beyond 1e308, expected a smaller number") from None
         if not isinstance(value, self.kind) or (isinstance(value, bool) and self.kind is not bool):
             raise InputError(f"$.question.{self.name} is {value!r}, expected {self.kind.__name__}")
         return value

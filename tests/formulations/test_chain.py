@@ -458,3 +458,9 @@ class TestChecker:
         assert not possible(instance, ChainRules(replicas=2), below=3)
         assert not possible(instance, ChainRules(tokens=14))
         assert math.isinf(check_chain(instance, None, {}, ChainRules()).latency)
+
+
+def test_a_number_too_large_for_an_option_is_told():
+    """A period of 400 digits is bad input, from a file or a caller, never a crash."""
+    with pytest.raises(hetopt.InputError, match="period is beyond 1e308"):
+        hetopt.solve(hetopt.Instance.from_times([[1.0]]), objective="chain-latency", options={"period": 10**400})
