@@ -27,9 +27,10 @@ from hetopt.solve import solve
 
 __all__ = ["Diagnosis", "Gain", "Mend", "diagnose"]
 
+_GRAINS = 64  # amounts of so many grains are searched in whole grains
 _FINE = 1e-5  # relative width at which the search of an amount ends
 _SHARE = 0.05  # of the time, for one question "is there a plan?"; at least the seconds below
-_LEAST = 3.0
+_LEAST = 6.0
 _OWN = 10.0  # seconds that the instance's own answer may take even if that is half of all
 _FULL = 0.9  # memory used beyond this share counts as scarce
 _MANY = 1e6  # amounts beyond are not searched to the last unit
@@ -239,7 +240,7 @@ class _Inquiry:
         if change.grain and most >= _MANY:
             high = math.ceil(most / change.grain) * change.grain
         while not self.over():
-            unit = change.grain if change.grain and high >= _MANY else float(change.whole)
+            unit = change.grain if change.grain and high >= _GRAINS * change.grain else float(change.whole)
             if high - low <= max(unit, 0.0 if change.whole and high < _MANY else _FINE * high):
                 break
             middle = (low + high) / 2
@@ -249,6 +250,8 @@ class _Inquiry:
                 high = middle
             else:
                 low, known = middle, known and answer is False
+        if change.grain and high >= _MANY:
+            high = math.ceil(high / change.grain) * change.grain
         sharp = f"{change.size(low)} is proved too little" if known else "enough; whether less would do is not known"
         return Mend(f"{change.say(high)} ({sharp})", high, low if known else None)
 
