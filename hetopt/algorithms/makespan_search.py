@@ -29,7 +29,7 @@ from hetopt.algorithms.makespan_bounds import (
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
-from hetopt.algorithms.makespan_programs import programs, whole
+from hetopt.algorithms.makespan_programs import programs
 from hetopt.algorithms.makespan_settle import settle
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
@@ -184,8 +184,6 @@ def climb(
     annealing = _annealing(state, relaxation, rounded, seed, threads)
     decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
     anew = programs(state, relaxation, seed) if decimal else None
-    if state.grid.integral and _WHOLE[0] <= times.size <= _WHOLE[1]:
-        anew = whole(state, relaxation)
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
