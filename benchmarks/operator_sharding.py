@@ -2,7 +2,9 @@
 
     python benchmarks/operator_sharding.py [SECONDS]
 
-CPU seconds of building and solving, CBC's of its child process included; one thread, the same limit for both.
+Decoder layers of the generator (their memory does not bind, the relaxation is tight), then random costs on chains with chords,
+six ways an operator, memory that binds. CPU seconds of building and solving, CBC's of its child process included; one thread,
+the same limit for both.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 import resource
 import sys
 
+import numpy as np
+
 import hetopt
 from hetopt.io.generators import operator_sharding
+from hetopt.records import Device, Edge, Job, Mode, Task
 
 
 def cpu() -> float:
@@ -20,6 +25,26 @@ def cpu() -> float:
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
+
+
+def random(n: int, seed: int = 1) -> hetopt.Instance:
+    """n operators in a chain with n / 3 chords."""
+    rng = np.random.default_rng(seed)
+    modes = [
+        [Mode(name=f"m{m}", time=[int(rng.integers(0, 100))], memory=int(rng.integers(1, 100))) for m in range(6)]
+        for _ in range(n)
+    ]
+    pairs = {(k, k + 1) for k in range(n - 1)}
+    pairs |= {tuple(sorted(rng.choice(n, 2, replace=False).tolist())) for _ in range(n // 3)}
+    tasks = [Task(name=f"t{k}", time=[1], modes=own) for k, own in enumerate(modes)]
+    edges = [Edge(source=f"t{a}", target=f"t{b}") for a, b in sorted(pairs)]
+    devices, jobs = [Device(name="mesh", memory=30 * n)], [Job(name="net", tasks=tasks, edges=edges)]
+    labels = hetopt.Instance.build(devices, jobs).labels
+    table = [
+        {"from": labels[a], "to": labels[b], "seconds": rng.integers(0, 60, (6, 6)).tolist()} for a, b in sorted(pairs)
+    ]
+    question = {"objective": "operator-sharding"}
+    return hetopt.Instance.build(devices, jobs, tables={"resharding": table}, question=question)
 
 
 def by_cbc(instance: hetopt.Instance, seconds: float) -> tuple[str, float | None]:
@@ -49,19 +74,18 @@ def by_cbc(instance: hetopt.Instance, seconds: float) -> tuple[str, float | None
 
 
 def main(arguments: list[str]) -> int:
-    """Layers from 4 to 96, memory that binds."""
+    """Layers from 4 to 96, then random ones."""
     limit = float(arguments[0]) if arguments else 60.0
-    print("layers  operators  hetopt value / bound / status / CPU s           PuLP + CBC value / says / CPU s")
-    for layers in (4, 12, 24, 48, 96):
-        instance = operator_sharding.make(layers=layers, memory=0.45)
+    print("instance      operators  hetopt value / bound / status / CPU s           PuLP + CBC value / says / CPU s")
+    cases = [(f"layers {n}", operator_sharding.make(layers=n)) for n in (4, 12, 24, 48, 96)]
+    cases += [(f"random {n}", random(n)) for n in (20, 40, 80)]
+    for name, instance in cases:
         before = cpu()
         ours = hetopt.solve(instance, time_limit=limit)
         spent, before = cpu() - before, cpu()
         says, value = by_cbc(instance, limit)
         mine = f"{ours.objective:.2f} / {ours.bound:.2f} / {ours.status} / {spent:.2f}"
-        print(
-            f"{layers:6d}  {instance.n_tasks:9d}  {mine:45s}  {value:.2f} / {says} / {cpu() - before:.2f}", flush=True
-        )
+        print(f"{name:12s}  {instance.n_tasks:9d}  {mine:45s}  {value} / {says} / {cpu() - before:.2f}", flush=True)
     return 0
 
 
