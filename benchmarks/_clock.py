@@ -19,8 +19,8 @@ class ProcessorControl(Control):
     """
 
     def __init__(self, seconds: float) -> None:
+        self.seconds, self.began, self.step_end = seconds, time.process_time(), float("inf")
         super().__init__()
-        self.seconds, self.began = seconds, time.process_time()
 
     @property
     def elapsed(self) -> float:
@@ -29,5 +29,15 @@ class ProcessorControl(Control):
 
     @property
     def remaining(self) -> float:
-        """Wall seconds that the rest of the processor time may take at most."""
-        return (self.seconds - self.elapsed) * _PATIENCE
+        """Wall seconds that the rest of the processor time, of the step's share of it, may take at most."""
+        return (min(self.seconds, self.step_end) - self.elapsed) * _PATIENCE
+
+    @property  # type: ignore[override]
+    def deadline(self) -> float | None:
+        """Wall moment at which the present step would have used its share, None without one."""
+        return None if self.step_end == float("inf") else time.monotonic() + (self.step_end - self.elapsed) * _PATIENCE
+
+    @deadline.setter
+    def deadline(self, moment: float | None) -> None:
+        left = float("inf") if moment is None else (moment - time.monotonic()) / _PATIENCE
+        self.step_end = self.elapsed + left
