@@ -113,9 +113,11 @@ class Subsets(Method):
             if control.cancelled.is_set():
                 return Outcome("interrupted")
             return Outcome("infeasible", infeasible=("the dynamic program found no device for every job",))
-        control.report_plan(plan_of(instance, best.machine, best.position))
-        if control.value is not None:
-            control.report_bound(control.value, "algorithm")
+        plan = plan_of(instance, best.machine, best.position)
+        control.report_plan(plan)
+        judged = question.problem.judge(instance, question, plan)
+        if not judged.violations:
+            control.report_bound(judged.value, "algorithm")
         return Outcome()
 
 

@@ -115,9 +115,11 @@ class Horn(Method):
         from hetopt.algorithms.completion import horn
 
         answer = horn(instance.time, ready=instance.available_from)
-        control.report_plan(smith(instance, answer.plan))
-        if control.value is not None:
-            control.report_bound(control.value, "algorithm")
+        plan = smith(instance, answer.plan)
+        control.report_plan(plan)
+        judged = question.problem.judge(instance, question, plan)
+        if not judged.violations:
+            control.report_bound(judged.value, "algorithm")
         return Outcome()
 
 
