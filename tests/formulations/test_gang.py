@@ -47,7 +47,7 @@ def solved(instance: Instance) -> hetopt.Result:
 
 class TestReportedSituations:
     def test_a_gang_of_two_leaves_the_big_node_to_the_pod_that_needs_it(self) -> None:
-        """Nodes with 2, 1 and 1 GPUs: two pods of one GPU belong on the small ones, the pod of two then fits."""
+        """[H24] Nodes with 2, 1 and 1 GPUs: two pods of one GPU belong on the small ones, the pod of two then fits."""
         result = solved(gangs(gpus(2, 1, 1), [gpus(1, 1), gpus(2)]))
         assert result.status == "optimal"
         assert result.objective == 2
@@ -57,7 +57,7 @@ class TestReportedSituations:
         assert sorted(result.solution.placement.tolist()[:2]) == [1, 2]
 
     def test_free_gpus_on_two_nodes_are_not_one_node(self) -> None:
-        """Four and four are not eight."""
+        """[H24] Four and four are not eight."""
         result = solved(gangs(gpus(4, 4), [gpus(8)], "gang-nodes"))
         assert result.status == "infeasible"
         assert "4 short" in result.infeasible[0]
@@ -67,28 +67,28 @@ class TestReportedSituations:
         assert solved(instance).objective == 2
 
     def test_a_gang_beyond_the_quota_does_not_start_in_part(self) -> None:
-        """Tasks of two and five with three to give: none, and seven are needed."""
+        """[H24] Tasks of two and five with three to give: none, and seven are needed."""
         assert solved(gangs(gpus(3), [gpus(2, 5)])).objective == 0
         result = solved(gangs(gpus(3), [gpus(2, 5)], "gang-nodes"))
         assert result.status == "infeasible"
         assert any("take 7" in sentence and "4 short" in sentence for sentence in result.infeasible)
 
     def test_one_type_does_not_stand_for_another(self) -> None:
-        """Sixteen of the one and eight of the other are not sixteen of the other."""
+        """[H24] Sixteen of the one and eight of the other are not sixteen of the other."""
         instance = gangs(gpus(16, 8), [gpus(*[1] * 16)], types=["H200", "H100"], only=["H100"])
         assert solved(instance).objective == 0
         either = gangs(gpus(16, 8), [gpus(*[1] * 16)], types=["H200", "H100"], only=["H200"])
         assert solved(either).objective == 1
 
     def test_bundles_without_a_gpu_need_no_new_node(self) -> None:
-        """Two nodes of 16 CPUs, one with a GPU: 31 bundles of one CPU and one of one GPU fit as they are."""
+        """[H25] Two nodes of 16 CPUs, one with a GPU: 31 bundles of one CPU and one of one GPU fit as they are."""
         nodes = [{"cpu": 16}, {"cpu": 16, "gpu": 1}, {"cpu": 16, "gpu": 1}]
         instance = gangs(nodes, [[{"cpu": 1}] * 31, [{"gpu": 1}]], "gang-nodes", tables={"new": ["n2"]})
         result = solved(instance)
         assert (result.status, result.objective) == ("optimal", 0)
 
     def test_cpus_beside_a_gpu_are_kept_free(self) -> None:
-        """With 8 of 16 CPUs reserved beside the GPU, the bundles of 8 go to the other node."""
+        """[H25] With 8 of 16 CPUs reserved beside the GPU, the bundles of 8 go to the other node."""
         jobs: list[list[Amounts]] = [[{"gpu": 1, "cpu": 4}], [{"cpu": 8}], [{"cpu": 8}]]
         tables = {"reserve": {"n0": {"cpu": 8}}}
         result = solved(gangs([{"cpu": 16, "gpu": 1}, {"cpu": 16}], jobs, "gang-nodes", tables=tables))
