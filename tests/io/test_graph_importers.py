@@ -13,7 +13,7 @@ import hetopt
 from hetopt import InputError
 from hetopt.io import importers
 
-DATA = Path(os.environ.get("HETOPT_DATA", "/work/shared/data"))
+DATA = Path(os.environ.get("HETOPT_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def read(kind: str, folder: Path):
