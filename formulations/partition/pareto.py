@@ -46,6 +46,7 @@ workloads on heterogeneous systems, arXiv 2502.06304 (2025).
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -164,9 +165,9 @@ class _Trade(Problem):
     uses = frozenset({"time", "memory", "edges", "slots", "tables.speedup"})
     end: ClassVar[int]
 
+    @abstractmethod
     def of(self, point: ParetoPoint | ParetoReport) -> float:
         """The value of a point or plan."""
-        raise NotImplementedError
 
     def fits(self, instance: Instance) -> str | None:
         """A sequence; power and idle power of every pool."""

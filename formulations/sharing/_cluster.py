@@ -7,6 +7,7 @@ workers it takes while it runs, ``steps`` what it has left to do, ``weight`` its
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -21,7 +22,18 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.shares import rates, share_violations, throughputs
 
-__all__ = ["Cluster", "SharingProblem", "cluster_of", "dense", "isolated", "polytope", "proportional", "spread", "tidy"]
+__all__ = [
+    "Cluster",
+    "ClusterProblem",
+    "SharingProblem",
+    "cluster_of",
+    "dense",
+    "isolated",
+    "polytope",
+    "proportional",
+    "spread",
+    "tidy",
+]
 
 Floats = NDArray[np.float64]
 
@@ -121,8 +133,8 @@ def isolated(cluster: Cluster) -> Floats:
     return np.asarray(np.where(cluster.rate > 0, share / np.maximum(share.sum(axis=1), 1.0)[:, None], 0.0))
 
 
-class SharingProblem(Problem):
-    """A question about shares."""
+class ClusterProblem(Problem):
+    """A question about the jobs of a cluster: what it reads, which instances it fits, what its samples look like."""
 
     unit = ""
     uses: ClassVar[frozenset[str]] = frozenset({"time", "scale", "slots", "weight"})
@@ -141,17 +153,43 @@ class SharingProblem(Problem):
             return "each job needs `steps` above 0, what it has left to do"
         return None
 
+    def sample(self, seed: int) -> Instance:
+        """Up to four jobs on two or three types."""
+        rng = np.random.default_rng(seed)
+        n, m = int(rng.integers(1, 5)), int(rng.integers(2, 4))
+        devices = [Device(name=f"k{i}", slots=int(rng.integers(1, 4)), price=int(rng.integers(1, 9))) for i in range(m)]
+        jobs = []
+        for k in range(n):
+            time: list[int | float | None] = [int(t) for t in rng.integers(1, 20, m)]
+            if m > 2 and rng.random() < 0.3:
+                time[int(rng.integers(m))] = None
+            jobs.append(
+                Job(
+                    name=f"j{k}",
+                    time=time,
+                    scale=int(rng.choice([1, 1, 2])),
+                    weight=int(rng.integers(1, 4)),
+                    steps=int(rng.integers(1, 50)),
+                    deadline=int(rng.integers(200, 2000)) if rng.random() < 0.3 else None,
+                )
+            )
+        return Instance.build(devices, jobs, question={"objective": self.objectives[0]})
+
+
+class SharingProblem(ClusterProblem):
+    """A question whose plan is shares, and whose value is a measure of what they give the jobs."""
+
+    @abstractmethod
     def measure(self, instance: Instance, question: Question, rate: Floats, shares: Floats) -> float:
         """The objective of shares that give the jobs these steps a second (n,)."""
-        raise NotImplementedError
 
     def extra(self, instance: Instance, question: Question, rate: Floats) -> tuple[str, ...]:
         """Violations of the question's own limits."""
         return ()
 
+    @abstractmethod
     def optimum(self, instance: Instance, question: Question) -> Floats | None:
         """(n, m) optimal shares of a tiny instance by another program than the methods' own, for tests; None without one."""
-        raise NotImplementedError
 
     def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
         """Shares cannot be listed: the optimum of a program of its own, the even division, and half of it."""
@@ -176,25 +214,3 @@ class SharingProblem(Problem):
         }
         value = self.measure(instance, question, rate, solution.shares)
         return Evaluation(float(value), (*wrong, *self.extra(instance, question, rate)), {"devices": devices})
-
-    def sample(self, seed: int) -> Instance:
-        """Up to four jobs on two or three types."""
-        rng = np.random.default_rng(seed)
-        n, m = int(rng.integers(1, 5)), int(rng.integers(2, 4))
-        devices = [Device(name=f"k{i}", slots=int(rng.integers(1, 4)), price=int(rng.integers(1, 9))) for i in range(m)]
-        jobs = []
-        for k in range(n):
-            time: list[int | float | None] = [int(t) for t in rng.integers(1, 20, m)]
-            if m > 2 and rng.random() < 0.3:
-                time[int(rng.integers(m))] = None
-            jobs.append(
-                Job(
-                    name=f"j{k}",
-                    time=time,
-                    scale=int(rng.choice([1, 1, 2])),
-                    weight=int(rng.integers(1, 4)),
-                    steps=int(rng.integers(1, 50)),
-                    deadline=int(rng.integers(200, 2000)) if rng.random() < 0.3 else None,
-                )
-            )
-        return Instance.build(devices, jobs, question={"objective": self.objectives[0]})

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from formulations.sharing._cluster import SharingProblem, cluster_of, proportional, spread, tidy
+from formulations.sharing._cluster import ClusterProblem, cluster_of, proportional, spread, tidy
 from formulations.sharing._prices import checked, most
 from hetopt.control import Control
 from hetopt.errors import InputError
@@ -283,7 +283,7 @@ class LPs(Method):
         return Outcome(solver="clarabel", statistics={"rounds": len(plan.details["rounds"])})
 
 
-class WaterFilling(SharingProblem):
+class WaterFilling(ClusterProblem):
     """The question."""
 
     name = "sharing.water_filling"
