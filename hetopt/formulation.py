@@ -34,6 +34,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "Question",
+    "Relaxed",
     "RunOptions",
     "Step",
 ]
@@ -424,6 +425,30 @@ class LinearFormulation(Method):
             if not _near(proved, bound):
                 tighter(bound)
         return _outcome(self, answer, statistics)
+
+
+class Relaxed(LinearFormulation):
+    """The linear relaxation of a formulation: the same rows and columns, no integrality; its duals are a replayed bound."""
+
+    name = "lp"
+    kind = "relaxation"
+
+    def __init__(self, exact: LinearFormulation, rows: str) -> None:
+        """Relax ``exact``; ``rows`` says which rows of the mathematics it has, such as ``"(1)-(3)"``."""
+        self.exact = exact
+        self.title = f"LP relaxation of {rows}, replayed"  # type: ignore[misc]
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """Where the formulation itself fits."""
+        return self.exact.fits(instance, question)
+
+    def size(self, instance: Instance, question: Question) -> int:
+        """The formulation's own."""
+        return self.exact.size(instance, question)
+
+    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
+        """The formulation's model without integrality."""
+        return self.exact.build(instance, question).relax()
 
 
 class ConstraintModel(Method):

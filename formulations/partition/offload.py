@@ -53,6 +53,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -282,18 +283,6 @@ def _flat(term: tuple[Any, Any, Any]) -> tuple[NDArray[np.int64], NDArray[np.int
     return row.ravel(), column.ravel(), value.ravel().astype(np.float64)
 
 
-class LP(MILP):
-    """The relaxation of (1)-(6)."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(6)"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-
 class Prices(Method):
     """Shortest paths under prices of memory."""
 
@@ -349,7 +338,7 @@ class Offload(Problem):
         ),
         Option("hosted", int, None, "exact number of tasks on hosts; any when left out"),
     )
-    methods = (MILP("seconds"), LP("seconds"), Prices())
+    methods = (MILP("seconds"), Relaxed(MILP("seconds"), "(1)-(6)"), Prices())
 
     def fits(self, instance: Instance) -> str | None:
         """A sequence, an accelerator, and a host."""
@@ -471,7 +460,7 @@ class OffloadMemory(Offload):
     objectives = ("offload-memory",)
     title = "parts of layers on accelerators or the host, least bytes on the fullest accelerator"
     unit = "bytes"
-    methods = (MILP("memory"), LP("memory"))  # type: ignore[assignment]
+    methods = (MILP("memory"), Relaxed(MILP("memory"), "(1)-(6)"))  # type: ignore[assignment]
 
     def value(self, instance: Instance, report: Any) -> float:
         """Bytes on the fullest accelerator, with the room kept for copies."""

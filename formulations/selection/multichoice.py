@@ -46,6 +46,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -55,7 +56,7 @@ from hetopt.records import Device, Job, Mode, Task
 from hetopt.solution import Solution
 from hetopt.verify.choice import check_choice
 
-__all__ = ["LP", "MILP", "PROBLEM", "MultiChoice", "Prices"]
+__all__ = ["MILP", "PROBLEM", "MultiChoice", "Prices"]
 
 RESOURCES = ("memory", "time", "energy", "cost")
 _ROUNDING = 2.0**-40
@@ -183,18 +184,6 @@ def _plan(instance: Instance, chosen: NDArray[np.int64]) -> Solution:
     )
 
 
-class LP(MILP):
-    """The relaxation."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(3), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-
 class Prices(Method):
     """The Lagrangian relaxation and local search."""
 
@@ -245,7 +234,7 @@ class MultiChoice(Problem):
         Option("cost", float, None, "budget of cost"),
         Option("differ", int, 0, "tasks in which a choice must differ from each of tables.earlier"),
     )
-    methods = (MILP(), LP(), Prices())
+    methods = (MILP(), Relaxed(MILP(), "(1)-(3)"), Prices())
 
     def fits(self, instance: Instance) -> str | None:
         """Modes for every task, with different names."""

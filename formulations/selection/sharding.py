@@ -39,14 +39,24 @@ from formulations._jobs import time_unit
 from formulations.selection.multichoice import menu
 from hetopt.control import Control
 from hetopt.errors import InputError
-from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, RunOptions, Step
+from hetopt.formulation import (
+    Evaluation,
+    LinearFormulation,
+    Method,
+    Outcome,
+    Problem,
+    Question,
+    Relaxed,
+    RunOptions,
+    Step,
+)
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Edge, Job, Mode, Task
 from hetopt.solution import Solution
 from hetopt.verify.resharding import check_resharding, messages_bound
 
-__all__ = ["LP", "MILP", "PROBLEM", "Messages", "OperatorSharding", "Tree"]
+__all__ = ["MILP", "PROBLEM", "Messages", "OperatorSharding", "Tree"]
 
 _MEMORY, _TIME = 0, 1
 
@@ -152,18 +162,6 @@ class MILP(LinearFormulation):
             given.get(instance.labels[t]) == name for t, name in zip(of, all_modes.names, strict=True)
         ]
         return point
-
-
-class LP(MILP):
-    """The relaxation: exact on trees without memory."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(4), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
 
 
 def _padded(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -278,7 +276,7 @@ class OperatorSharding(Problem):
     objectives = ("operator-sharding",)
     title = "one way to shard each operator, least seconds with resharding between operators, within memory"
     uses = frozenset({"modes", "memory", "time", "edges", "tables.resharding"})
-    methods = (Tree(), MILP(), LP(), Messages())
+    methods = (Tree(), MILP(), Relaxed(MILP(), "(1)-(4)"), Messages())
 
     def fits(self, instance: Instance) -> str | None:
         """Modes for every task, with different names."""

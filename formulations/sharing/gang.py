@@ -47,6 +47,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -56,7 +57,7 @@ from hetopt.records import Device, Job, Task
 from hetopt.solution import Solution
 from hetopt.verify.gangs import amounts, gang_violations
 
-__all__ = ["LP", "MILP", "PROBLEMS", "BestFit", "Nodes", "Weight"]
+__all__ = ["MILP", "PROBLEMS", "BestFit", "Nodes", "Weight"]
 
 
 class Gangs(NamedTuple):
@@ -174,18 +175,6 @@ class MILP(LinearFormulation):
         return _plan(instance, placement)
 
 
-class LP(MILP):
-    """The relaxation."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(3), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-
 def _plan(instance: Instance, placement: NDArray[np.int64]) -> Solution:
     """A plan that says which gangs it places."""
     gang = np.asarray(instance.job_of)
@@ -249,7 +238,7 @@ class Weight(Problem):
         {"time", "weight", "tables.capacity", "tables.demand", "tables.reserve", "tables.domain"}
     )
     options = (Option("together", bool, False, "a gang stays within one domain of tables.domain"),)
-    methods = (MILP(all_placed=False), LP(all_placed=False), BestFit(all_placed=False))
+    methods = (MILP(all_placed=False), Relaxed(MILP(all_placed=False), "(1)-(3)"), BestFit(all_placed=False))
     all_placed: ClassVar[bool] = False
 
     def fits(self, instance: Instance) -> str | None:
@@ -326,7 +315,7 @@ class Nodes(Weight):
     sense = "min"
     unit = "nodes"
     uses = frozenset({"time", "tables.capacity", "tables.demand", "tables.reserve", "tables.domain", "tables.new"})
-    methods = (MILP(all_placed=True), LP(all_placed=True), BestFit(all_placed=True))
+    methods = (MILP(all_placed=True), Relaxed(MILP(all_placed=True), "(1)-(3)"), BestFit(all_placed=True))
     all_placed = True
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:

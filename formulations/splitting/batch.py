@@ -50,6 +50,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -59,7 +60,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.batch import check_batches
 
-__all__ = ["LP", "MILP", "PROBLEMS", "Adaptive", "Batch", "Utilisation", "Window", "curve"]
+__all__ = ["MILP", "PROBLEMS", "Adaptive", "Batch", "Utilisation", "Window", "curve"]
 
 
 class Grid(NamedTuple):
@@ -173,22 +174,6 @@ class MILP(LinearFormulation):
         return point
 
 
-class LP(MILP):
-    """The relaxation."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(4), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
-        """A relaxation takes no start."""
-        return None
-
-
 def _limits(question: Question) -> tuple[float, float, float]:
     """Balance, staleness and utilisation, ``inf``, ``inf`` and 0 where not asked for."""
     balance, staleness, utilised = (question[name] for name in ("balance", "staleness", "utilisation"))
@@ -262,7 +247,7 @@ class Batch(Problem):
         Option("staleness", float, None, "most batches of all others while a device works on one"),
         Option("utilisation", float, None, "least mean utilisation, from 0 to 1"),
     )
-    methods = (Window(), MILP(), LP(), Adaptive())
+    methods = (Window(), MILP(), Relaxed(MILP(), "(1)-(4)"), Adaptive())
 
     def fits(self, instance: Instance) -> str | None:
         """One job and a table."""

@@ -45,6 +45,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -53,7 +54,7 @@ from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 from hetopt.verify.split import check_shards
 
-__all__ = ["LP", "MILP", "PROBLEM", "Classes", "Cover", "Greedy"]
+__all__ = ["MILP", "PROBLEM", "Classes", "Cover", "Greedy"]
 
 MOST_STATES = 20_000_000
 _ROUNDING = 2.0**-40
@@ -120,22 +121,6 @@ class MILP(LinearFormulation):
         return point
 
 
-class LP(MILP):
-    """The relaxation."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(3), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-    def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
-        """A relaxation takes no start."""
-        return None
-
-
 class Cover(Method):
     """The dynamic program."""
 
@@ -198,7 +183,7 @@ class Classes(Problem):
     unit = ""
     uses = frozenset({"time", "steps", "tables.shards"})
     options = (Option("penalty", float, 1.0, "cost of a class that no device with shards holds"),)
-    methods = (Cover(), MILP(), LP(), Greedy())
+    methods = (Cover(), MILP(), Relaxed(MILP(), "(1)-(3)"), Greedy())
 
     def fits(self, instance: Instance) -> str | None:
         """One job with a number of steps."""

@@ -42,14 +42,24 @@ from formulations.splitting._curves import entry, number
 from hetopt.algorithms.divisible import Star
 from hetopt.control import Control
 from hetopt.errors import InputError
-from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, RunOptions, Step
+from hetopt.formulation import (
+    Evaluation,
+    LinearFormulation,
+    Method,
+    Outcome,
+    Problem,
+    Question,
+    Relaxed,
+    RunOptions,
+    Step,
+)
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Job, Link
 from hetopt.solution import Solution
 from hetopt.verify.divisible import check_divisible
 
-__all__ = ["LP", "MILP", "PROBLEM", "Divisible", "Exchange", "Links", "Orders"]
+__all__ = ["MILP", "PROBLEM", "Divisible", "Exchange", "Links", "Orders"]
 
 MOST_WORKERS = 7  # of which all orders are tried
 _ROUNDING = 2.0**-36
@@ -152,18 +162,6 @@ class MILP(LinearFormulation):
         return _plan(instance, used, better[1] if better else (own[used] / total * load).tolist())
 
 
-class LP(MILP):
-    """The relaxation."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(5), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-
 def _unit(data: Star, load: float) -> float:
     """A power of two near the seconds of the quickest worker alone."""
     alone = float((data.latency + data.startup + load * (data.send + data.work)).min())
@@ -245,7 +243,7 @@ class Divisible(Problem):
     objectives = ("divisible",)
     title = "a load cut over workers that one port serves in turn, the end as early as possible"
     uses = frozenset({"time", "steps", "output", "links", "tables.startup"})
-    methods = (Orders(), MILP(), LP(), Links(), Exchange())
+    methods = (Orders(), MILP(), Relaxed(MILP(), "(1)-(5)"), Links(), Exchange())
 
     def fits(self, instance: Instance) -> str | None:
         """One job with an amount of load."""

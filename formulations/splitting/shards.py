@@ -40,14 +40,24 @@ from numpy.typing import NDArray
 from formulations._jobs import time_unit
 from formulations.splitting._curves import cells, curves, out_of_reach, round_of
 from hetopt.control import Control
-from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, RunOptions, Step
+from hetopt.formulation import (
+    Evaluation,
+    LinearFormulation,
+    Method,
+    Outcome,
+    Problem,
+    Question,
+    Relaxed,
+    RunOptions,
+    Step,
+)
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.split import check_shards, shards_bound
 
-__all__ = ["LP", "MILP", "OLAR", "PROBLEM", "Equal", "Shards", "Threshold"]
+__all__ = ["MILP", "OLAR", "PROBLEM", "Equal", "Shards", "Threshold"]
 
 
 def given_out(instance: Instance, shards: NDArray[np.int64]) -> Solution:
@@ -118,18 +128,6 @@ def _numbers(instance: Instance, solution: Solution) -> NDArray[np.int64] | None
     return np.array([given.get(name, 0) for name in instance.device_names], np.int64)
 
 
-class LP(MILP):
-    """The relaxation, which mixes numbers of shards and so sees the curves' convex hulls."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(3), replayed"
-    kind = "relaxation"  # type: ignore[assignment]
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """As the MILP, without integrality."""
-        return super().build(instance, question).relax()
-
-
 class OLAR(Method):
     """The greedy that is optimal."""
 
@@ -192,7 +190,7 @@ class Shards(Problem):
     objectives = ("shards",)
     title = "shards on devices with measured times, limits and batteries, the slowest device as fast as possible"
     uses = frozenset({"time", "steps", "tables.shards"})
-    methods = (OLAR(), Threshold(), MILP(), LP(), Equal())
+    methods = (OLAR(), Threshold(), MILP(), Relaxed(MILP(), "(1)-(3)"), Equal())
 
     def fits(self, instance: Instance) -> str | None:
         """One job with a number of steps."""
