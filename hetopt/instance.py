@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from hetopt._columns import EXACT, LARGEST, Columns
+from hetopt._columns import EXACT, LARGEST, Columns, refuse_number
 from hetopt._filling import columns_of, device_lookup
 from hetopt.errors import InputError, nearest
 from hetopt.records import Device, Edge, Job, Link, Mode, Task
@@ -91,7 +91,7 @@ class Instance:
             devices=devices,
             links=links,
             columns=columns_of(jobs, devices, lookup),
-            tables=dict(tables or {}),
+            tables=_checked_tables(tables),
             question=dict(question or {}),
             name=name,
             description=description,
@@ -196,6 +196,7 @@ class Instance:
             if key not in ("description", "source", "tables"):
                 known = ("links", "description", "source", "tables")
                 raise InputError(f"unknown argument {key!r}; {nearest(key, known, what='the optional arguments')}")
+        more["tables"] = _checked_tables(more.get("tables"))
         return cls(devices, links, columns, question=dict(question), name=name, **more)
 
     # Sizes and names -------------------------------------------------------------------------------------------------
@@ -403,6 +404,27 @@ def _check_links(links: tuple[Link, ...], lookup: Mapping[str, NDArray[np.int64]
             if pair in seen:
                 raise InputError(f"$.links[{k}] repeats the link {pair[0]!r} -> {pair[1]!r}; write each direction once")
             seen.add(pair)
+
+
+def _checked_tables(tables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The tables; InputError where one holds a number that no sum or float can take, whoever reads it."""
+    left = [(f"$.tables.{name}", value) for name, value in (tables or {}).items()]
+    while left:
+        path, value = left.pop()
+        if isinstance(value, Mapping):
+            left += [(f"{path}.{key}", inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{path}[{k}]", v) for k, v in enumerate(value) if isinstance(v, (list, dict)) or not _plain(v)]
+        elif not _plain(value):
+            refuse_number(path, abs(value), "")
+    return dict(tables or {})
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is no number, or one of ordinary size."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return True
+    return abs(value) <= (EXACT if isinstance(value, int) else LARGEST)
 
 
 def _matrix(times: ArrayLike) -> NDArray[np.float64]:

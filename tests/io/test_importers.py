@@ -345,3 +345,13 @@ def test_a_table_gives_back_the_matrix_that_was_written(tmp_path: Path) -> None:
         ",".join([f"job {k}", *("" if np.isinf(t) else repr(float(t)) for t in row)]) for k, row in enumerate(times)
     ]
     assert np.array_equal(load("csv", tmp_path, "\n".join(rows)).time, times)
+
+
+@pytest.mark.parametrize("rate", ["9" * 400, "1e300", "-1", "true"], ids=["400 digits", "1e300", "negative", "bool"])
+def test_a_rate_that_no_job_has_is_refused(tmp_path, rate):
+    """An integer of hundreds of digits is below infinity and still no float."""
+    oracle = tmp_path / "oracle.json"
+    table = f'{{"(\'ResNet-18 (batch size 16)\', 1)": {{"null": {rate}}}}}'
+    oracle.write_text(f'{{"k80": {table}, "p100": {table}, "v100": {table}}}')
+    with pytest.raises(InputError, match="expected steps a second"):
+        importers.get("gavel").load(oracle, jobs=2, capacity="1,1,1")

@@ -454,3 +454,15 @@ def test_integers_that_a_float_cannot_hold_are_refused_in_arrays_too() -> None:
     assert Instance.from_times([[2**53]]).time[0, 0] == 2**53
     with pytest.raises(InputError, match=r"times holds the integer 9007199254740993, beyond 2\^53"):
         Instance.from_times(np.array([[1, 2**53 + 1]]))
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 400, "9007199254740993", "1e200", "-1e200"], ids=["digits", "2^53", "large", "negative"]
+)
+def test_a_number_in_a_table_that_sums_cannot_take_is_refused_with_its_place(number):
+    text = (
+        '{"format": "hetopt-instance/1", "devices": [{"name": "d"}], "jobs": [{"name": "j", "time": [1]}], '
+        f'"tables": {{"setup": [[0, {{"j": {number}}}]]}}}}'
+    )
+    with pytest.raises(InputError, match=r"\$\.tables\.setup\[0\]\[1\]\.j is "):
+        decode(text)
