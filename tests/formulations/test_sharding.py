@@ -177,7 +177,6 @@ def test_annealing_is_no_worse_than_any_sharder_and_close_to_the_optimum(seed):
         ({"*": [[1, 2, 3]]}, "expected pairs"),
         ({"*": [[1, "x"]]}, "is no list of pairs"),
         ({"*": [[2, 1], [2, 3]]}, "rising numbers"),
-        ({"*": [[1, math.inf]]}, "finite numbers"),
     ],
 )
 def test_a_fusion_table_that_cannot_be_read_is_a_sentence(fusion, told):
