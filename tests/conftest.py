@@ -14,6 +14,11 @@ settings.register_profile(
 settings.load_profile("hetopt")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The pages of the documentation first: their commands take longest, and should not be what all else has to wait for."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
+
+
 def reference_data() -> Path | None:
     """Folder of third-party reference data: ``HETOPT_DATA``, or ``shared/data`` beside the checkout; None elsewhere."""
     named = os.environ.get("HETOPT_DATA")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from formulations.sharing._cluster import SharingProblem, cluster_of, dense, polytope, spread, tidy
 from formulations.sharing.max_min import Even
@@ -35,7 +34,9 @@ Floats = NDArray[np.float64]
 def worth(instance: Instance) -> Floats:
     """(n,) what a step a second of each job counts for."""
     release = instance.columns.release[instance.job_of]
-    return np.asarray((len(release) - rankdata(release) + 1) / cluster_of(instance).rate.max(axis=1))
+    ordered = np.sort(release)
+    rank = (np.searchsorted(ordered, release, "left") + 1 + np.searchsorted(ordered, release, "right")) / 2
+    return np.asarray((len(release) - rank + 1) / cluster_of(instance).rate.max(axis=1))
 
 
 class LP(LinearFormulation):
