@@ -93,6 +93,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     _graph("series-parallel", 24, question="inference-latency"),
     *(_cluster(question) for question in ("max-min-fairness", "sharing-makespan", "finish-time-fairness", "sharing-cost")),
     _cluster("max-min-fairness", jobs=240, kinds=12),
+    _cluster("packed-max-min-fairness", jobs=60, kinds=8),
     ("schedule/layered-40x4.json", "task-graph", {"tasks": 40, "devices": 4, "seed": 1}),
     ("schedule/tree-31x3.json", "task-graph", {"shape": "tree", "tasks": 31, "devices": 3, "degree": 2, "ccr": 0.1, "seed": 1}),
     ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),

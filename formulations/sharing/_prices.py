@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # far above what sums of doubles of this size lose
 
 
-def checked(cluster: Cluster, jobs: object, types: object) -> tuple[Floats, Floats]:
-    """Prices (n,), (m,) as arrays; ValueError when they are not finite numbers, none below 0, some job's above."""
+def checked(cluster: Cluster, jobs: object, types: object, some: bool = True) -> tuple[Floats, Floats]:
+    """Prices (n,), (m,) as arrays; ValueError when they are not finite numbers, none below 0, ``some`` job's above."""
     u, p = np.asarray(jobs, np.float64), np.asarray(types, np.float64)
     if u.shape != cluster.scale.shape or p.shape != cluster.workers.shape:
         raise ValueError(f"expected prices of {len(cluster.scale)} jobs and {len(cluster.workers)} types")
-    if not (np.isfinite(u).all() and np.isfinite(p).all()) or (u < 0).any() or (p < 0).any() or not u.any():
+    if not (np.isfinite(u).all() and np.isfinite(p).all()) or (u < 0).any() or (p < 0).any() or (some and not u.any()):
         raise ValueError("expected finite prices, none below 0 and one of a job above")
     return u, p
 

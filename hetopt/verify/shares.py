@@ -1,7 +1,8 @@
 """Check time shares of jobs on device types, and add up what they give, sharing nothing with any model.
 
 A job runs on one device type at a time: its shares add up to 1 at most. A job of scale s takes s of a type's workers (its
-``slots``) while it runs there.
+``slots``) while it runs there. Time that two jobs spend together on the same workers (:mod:`hetopt.verify.pairs`) counts for
+both of them, and once for the workers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.instance import Instance
+from hetopt.verify.pairs import Together
 
 __all__ = ["TOLERANCE", "rates", "share_violations", "throughputs"]
 
@@ -30,8 +32,10 @@ def throughputs(instance: Instance, shares: NDArray[np.float64]) -> NDArray[np.f
     return np.array([math.fsum(row) for row in (rates(instance) * shares).tolist()])
 
 
-def share_violations(instance: Instance, shares: NDArray[np.float64] | None, most: int = 20) -> tuple[str, ...]:
-    """A sentence for each limit that shares (n, d) break, at most ``most`` of each kind."""
+def share_violations(
+    instance: Instance, shares: NDArray[np.float64] | None, most: int = 20, together: Together | None = None
+) -> tuple[str, ...]:
+    """A sentence for each limit that shares (n, d) break, at most ``most`` of each kind; with the time of pairs, if any."""
     n, d = instance.n_tasks, instance.n_devices
     if shares is None:
         return ("the plan has no shares",)
@@ -48,12 +52,13 @@ def share_violations(instance: Instance, shares: NDArray[np.float64] | None, mos
         f"job {labels[k]!r} has a share of {names[i]!r}, where it cannot run"
         for k, i in np.argwhere((shares > 0) & ~instance.eligible)[:most].tolist()
     ]
-    total = shares.sum(axis=1)
+    total = shares.sum(axis=1) + (0.0 if together is None else together.time(n))
     found += [
         f"job {labels[k]!r} has shares that add up to {total[k]:.12g}, more than 1"
         for k in np.flatnonzero(total > 1 + TOLERANCE)[:most].tolist()
     ]
-    used = instance.columns.scale[instance.job_of] @ shares
+    scale = instance.columns.scale[instance.job_of]
+    used = scale @ shares + (0.0 if together is None else together.used(scale, d))
     workers = np.array([device.slots for device in instance.devices], np.float64)
     found += [
         f"{names[i]!r} has {workers[i]:g} workers, and the shares take {used[i]:.12g}: {used[i] - workers[i]:.9g} too many"

@@ -2,7 +2,8 @@
 
 All numbers are drawn from a seed. Type k is 3^k times as fast as the first for a job that gains all of it; a kind of job gains a
 power between 0.3 and 1 of that, and cannot run on the slowest type now and then. Jobs take 1, 2, 4 or 8 workers. With ``kinds`` 0
-every job is a kind of its own.
+every job is a kind of its own. For the packed questions two jobs of kinds of one scale make each 45 to 95 % of their steps beside
+each other, and one pair of kinds in five does not fit together on a type.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.kinds import Option, chosen, whole
 from hetopt.records import Device, Job
@@ -21,6 +23,7 @@ NAME = "cluster"
 TITLE = "Jobs that share the time of a cluster's device types (fairness, makespan, cost)."
 QUESTIONS = (
     "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
+    "packed-max-min-fairness", "packed-makespan",
 )  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--question", QUESTIONS, "max-min-fairness", "What is asked."),
@@ -31,6 +34,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--seed", int, 0, "Seed."),
 )
 MAX_JOBS = 2_000_000
+MAX_PAIRED = 300  # kinds whose pairs are written down
 
 
 def make(
@@ -47,7 +51,7 @@ def make(
     Raises
     ------
     InputError
-        A number out of its range, or another question.
+        A number out of its range, another question, or so many kinds that their pairs would not fit a file.
     """
     chosen("--question", question, QUESTIONS)
     whole("--jobs", jobs, 1, MAX_JOBS)
@@ -57,6 +61,9 @@ def make(
     whole("--seed", seed, 0, 2**32)
     random = np.random.default_rng([seed, jobs, types, kinds])
     count = kinds or jobs
+    paired = question.startswith("packed")
+    if paired and count > MAX_PAIRED:
+        raise InputError(f"--kinds is {kinds or jobs}, expected {MAX_PAIRED} at most where pairs of kinds have rates")
     speed = 3.0 ** np.arange(types)
     gain = random.uniform(0.3, 1.0, count)
     times = np.round(random.uniform(0.05, 2.0, count)[:, None] / speed[None, :] ** gain[:, None], 5) + 1e-5
@@ -77,10 +84,28 @@ def make(
             due["deadline"] = float(seconds[k]) * 10
         steps = max(1, round(float(seconds[k]) / float(times[of[k], -1])))
         records.append(Job(name=f"j{k}", time=row, scale=int(scale[of[k]]), weight=int(weight[k]), steps=steps, **due))
+    tables: dict[str, Any] = {}
+    if paired:
+        rows = _together(random, times, scale, unable)
+        tables = {"kind": {f"j{k}": f"kind{of[k]}" for k in range(jobs)}, "together": rows}
     return Instance.build(
         devices,
         records,
+        tables=tables,
         question={"objective": question},
         name=f"cluster-{jobs}x{types}-{seed}",
         source=f"generated with seed {seed}",
     )
+
+
+def _together(random: np.random.Generator, times: Any, scale: Any, unable: Any) -> list[list[Any]]:
+    """Rows of ``tables.together`` (:mod:`hetopt.verify.pairs`)."""
+    rows = []
+    for a in range(len(times)):
+        for b in range(a, len(times)):
+            for k in range(times.shape[1]):
+                own, other = random.uniform(0.45, 0.95, 2)
+                if scale[a] == scale[b] and random.random() < 0.8 and not (k == 0 and (unable[a] or unable[b])):
+                    pair = times[a, k] / own, times[b, k] / (own if a == b else other)
+                    rows.append([f"type{k}", f"kind{a}", f"kind{b}", *(round(float(t), 5) for t in pair)])
+    return rows

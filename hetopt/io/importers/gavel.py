@@ -30,6 +30,7 @@ TITLE = "Jobs drawn from a published throughput oracle of a GPU cluster (Gavel).
 SOURCE_HELP = "throughput oracle (JSON)."
 OBJECTIVES = (
     "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
+    "packed-max-min-fairness", "packed-makespan",
 )  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--jobs", int, 20, "Jobs to draw."),
@@ -38,7 +39,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("--noise", float, 0.0, "Spread of log-normal noise on every rate, which makes all jobs different."),
     Option("--priorities", bool, False, "One job in five has the priority 5."),
     Option("--deadlines", float, 0.0, "Part of the jobs with a deadline of 1.2, 2 or 10 times their run on a V100."),
-    Option("--pairs", bool, False, "Only jobs on one GPU, with the rates of two that share a GPU."),
+    Option(
+        "--pairs",
+        bool,
+        False,
+        "Only jobs on one GPU, with the rates of two that share a GPU; packed questions imply it.",
+    ),
     Option("--objective", OBJECTIVES, "max-min-fairness", "Question to put into the file."),
 )
 TYPES = ("k80", "p100", "v100")
@@ -78,6 +84,7 @@ def load(
     if not 0 <= deadlines <= 1:
         raise InputError(f"--deadlines is {deadlines!r}, expected a number from 0 to 1")
     chosen("--objective", objective, OBJECTIVES)
+    pairs = pairs or objective.startswith("packed")
     oracle = _oracle(source, tuple(workers))
     kinds = sorted(kind for kind in oracle["v100"] if _alone(oracle, "v100", kind) > 0 and _runs(oracle, workers, kind))
     if pairs:
