@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -91,7 +92,7 @@ def instances(draw, decimal: bool | None = None):
     return Instance.build(devices, jobs, question={"objective": "makespan"})
 
 
-@settings(max_examples=320)
+@settings(max_examples=320 if os.environ.get("HETOPT_LONG_TESTS") else 80)
 @given(instances())
 def test_every_method_against_brute_force(instance):
     optimum = brute_force(instance)
