@@ -73,7 +73,7 @@ from msgspec import structs
 from formulations._jobs import jobs_of, shortfalls
 from formulations.partition import _maxload_models as models
 from formulations.partition._maxload_models import plain_rules
-from formulations.partition._pipeline import pipeline_of, rates
+from formulations.partition._pipeline import Pipeline, pipeline_of, rates
 from formulations.partition._ruled_models import RuledMILP
 from formulations.partition._stage_rules import Stages, check_question, every_plan, rules_asked, unused_facts
 from hetopt.control import Control
@@ -248,7 +248,11 @@ def _chain_of_ideals(instance: Instance, question: Question, control: Control, *
     if bounds:
         _report_balance(instance, question, control)
 
+    reported = None
+
     def better(value: float, device: np.ndarray[Any, Any]) -> None:
+        nonlocal reported
+        reported = device
         control.report_plan(pipeline.solution(device))
 
     answer = solve_contiguous(
@@ -259,7 +263,7 @@ def _chain_of_ideals(instance: Instance, question: Question, control: Control, *
         report=better,
         ideal_limit=IDEAL_LIMIT,
     )
-    if answer.device is not None:
+    if answer.device is not None and (reported is None or (answer.device != reported).any()):
         better(answer.value, answer.device)
     statistics = {"classes": pipeline.graph.n, "nets": len(pipeline.graph.net_weight), **answer.stats}
     if bounds and math.isfinite(answer.bound):
@@ -278,12 +282,17 @@ def _chain_of_ideals(instance: Instance, question: Question, control: Control, *
 def _report_balance(instance: Instance, question: Question, control: Control) -> None:
     from hetopt.algorithms.maxload_bounds import balance
 
-    graph = pipeline_of(instance, "none", question["transfers"]).graph
+    graph = _balanced(instance, question).graph
     _, prices = balance(graph.time, graph.count)
     certificate = {"kind": "balance", "prices": prices.tolist()}
     proved = _replay_balance(instance, question, certificate)
     if math.isfinite(proved):
         control.report_bound(proved, "replayed", certificate)
+
+
+def _balanced(instance: Instance, question: Question) -> Pipeline:
+    """Classes that the balance bound adds up: in a chain of ideals those on a common cycle share a device."""
+    return pipeline_of(instance, "ideals" if question["contiguous"] == "ideals" else "none", question["transfers"])
 
 
 def _replay_balance(instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
@@ -293,7 +302,7 @@ def _replay_balance(instance: Instance, question: Question, certificate: Mapping
     under every rule: transfers, latency and sync only add, overlap leaves compute, and r devices that share a stage have r
     times the seconds.
     """
-    pipeline = pipeline_of(instance, "none", question["transfers"])
+    pipeline = _balanced(instance, question)
     prices = np.asarray(certificate.get("prices"), np.float64)
     count = np.bincount(pipeline.kind).astype(np.float64)
     if prices.shape != count.shape or not np.isfinite(prices).all() or (prices < 0).any() or not (prices > 0).any():

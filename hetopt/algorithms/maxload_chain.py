@@ -85,28 +85,40 @@ def chain_of(costs: StageCosts, size: Ints, room: Ints, order: Ints, stops: Ints
     source = position[costs.net_source]
     neighbours = np.flatnonzero(net[1:] == net[:-1])
     types = len(costs.time)
-    loads = np.empty((types, passes, len(stops), len(stops)), np.int64)
+    loads = np.zeros((types, passes, len(stops), len(stops)), np.int64)
     held = np.append(0, np.cumsum(size[order]))[stops]
+    from_pin = stop_before[np.concatenate([place, place[neighbours], source, first])]
+    to_pin = stop_before[np.concatenate([place, place[neighbours + 1], source, last])] + 1
+    which = np.concatenate([net, net[neighbours], np.arange(len(source)), np.arange(len(source))])
     for t in range(types):
         arrive, leave = costs.arrive[t], costs.leave[t]
-        from_pin = np.concatenate([place, place[neighbours], source, first])
-        to_pin = np.concatenate([place, place[neighbours + 1], source, last])
-        which = np.concatenate([net, net[neighbours], np.arange(len(source)), np.arange(len(source))])
         weight = np.concatenate([arrive[net], -arrive[net[neighbours]], leave - arrive, -leave])
         for p in range(passes):
-            table = loads[t, p]
-            table[:] = 0
-            mine = (weight != 0) & ((costs.net_pass[which] == p) | (passes == 1))
-            np.add.at(table, (stop_before[from_pin[mine]], stop_before[to_pin[mine]] + 1), weight[mine])
-            table[:] = np.cumsum(table[::-1], axis=0)[::-1]
-            np.cumsum(table, axis=1, out=table)
+            mine = np.flatnonzero((weight != 0) & ((costs.net_pass[which] == p) | (passes == 1)))
             time = costs.time[t, p, order]
             runs = time < NEVER
             done = np.append(0, np.cumsum(np.where(runs, time, 0)))[stops]
             stuck = np.append(0, np.cumsum(~runs))[stops]
-            table += done[None, :] - done[:, None]
-            table[(stuck[None, :] > stuck[:, None]) | (held[None, :] - held[:, None] > room[t])] = NEVER
+            _fill(loads[t, p], from_pin[mine], to_pin[mine], weight[mine], done, stuck, held, room[t])
     return Chain(order, stops, loads)
+
+
+@njit
+def _fill(table, from_stop, to_stop, weight, done, stuck, held, room):  # type: ignore[no-untyped-def]
+    """Add up weights over all intervals that hold both stops, and times; ``NEVER`` where an interval cannot be a stage."""
+    for k in range(len(weight)):
+        table[from_stop[k], to_stop[k]] += weight[k]
+    stops = len(done)
+    column = np.zeros(stops, np.int64)
+    for a in range(stops - 1, -1, -1):
+        paid = 0
+        for b in range(stops):
+            paid += table[a, b]
+            column[b] += paid
+            if stuck[b] > stuck[a] or held[b] - held[a] > room:
+                table[a, b] = NEVER
+            else:
+                table[a, b] = column[b] + done[b] - done[a]
 
 
 def choose_stops(costs: StageCosts, order: Ints, work: NDArray[np.float64], number: int, keep: Ints) -> Ints:

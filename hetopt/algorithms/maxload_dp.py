@@ -10,19 +10,18 @@ What this module is for: proving optimality where the graph has up to some hundr
 bound where it has more. What it is not: plans without contiguity, or with contiguity per device only.
 
 Method. A state is (devices used of each type, ideal); its value the best largest load. Layers follow each other by devices
-used, in mixed radix; from each state that improves on all layers with one device fewer, a depth-first walk over covers
-visits the ideals that one more stage reaches (:mod:`hetopt.algorithms.maxload_kernels`). Only plans better than the best
-known count: a stage whose certain load exceeds it is cut off, and so is a prefix too light for the devices left or too
-heavy for the devices used, measured by the prices of the balance bound, and by memory (*windows*). The best plan known
-starts with the best splits of a few linear extensions.
+used, in mixed radix; from each state that improves on all layers with one device fewer, the ideals that one more stage
+reaches are found among those of a window (:mod:`hetopt.algorithms.maxload_lattice`). Only plans better than the best known
+count: a prefix too light for the devices left or too heavy for the devices used, measured by the prices of the balance
+bound and by memory, is left out (*windows*). The best plan known starts with the best splits of a few linear extensions.
 
 ``max`` is solved by scanning the forward limit F: with F fixed, the same program finds the least backward load. A plan
 found at F with loads (f, b) rules out all forward loads in [f, F], since none there has less than b; the rest is searched
 by halving, most promising interval first, until no interval can beat the best sum.
 
-Source: Tarnawski et al., NeurIPS 2020, section 4 (the dynamic program over ideals); windows, certain loads and the scan
-are this package's. Loads are integers that round down (:mod:`hetopt.algorithms.stagecosts`): the bound holds for the exact
-data, and an optimal plan's value exceeds it by rounding at most.
+Source: Tarnawski et al., NeurIPS 2020, section 4 (the dynamic program over ideals); windows and the scan are this
+package's. Loads are integers that round down (:mod:`hetopt.algorithms.stagecosts`): the bound holds for the exact data,
+and an optimal plan's value exceeds it by rounding at most.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ __all__ = ["ContiguousAnswer", "solve_contiguous"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_EXTENSIONS = 6  # linear extensions tried
+_EXTENSIONS = (3, 6)  # linear extensions tried before ideals are listed, and when there are too many
 _CHAIN_RUNS = 12  # forward limits tried on each, when passes count apart
 _CUT_EFFORT = 2_000_000  # arcs looked at for the cut bound before the search; ten times as many when there is no search
 _STOPS = 1024  # places where a stage may end in a long chain
@@ -124,7 +123,8 @@ def solve_contiguous(
     Notes
     -----
     Guarantee: ``bound <= optimum <= value`` always; equality up to rounding when ``optimal``. Time O(L R d) for L layers
-    (product of counts plus one), R pairs of nested ideals that pass the windows and nets per class d.
+    (product of counts plus one), R pairs of nested ideals that pass the windows and d nets that an ideal cuts, plus a
+    64th of that for all pairs in the windows.
     """
     if variant not in ("sum", "max"):
         raise ValueError(f"variant is {variant!r}; expected 'sum' or 'max'")
@@ -183,24 +183,30 @@ class _Solver:
         least = max(sum(self.floor), max(problem.balance.values()))
         self.lower, cuts = min_cut(problem.costs, least, _CUT_EFFORT, self.should_stop)
         self.stats.update(balance=problem.seconds(max(problem.balance.values())), cuts=cuts)
-        self._chains()
+        self._chains(0, _EXTENSIONS[0])
         if self.plan is not None:
             self.stats["chain"] = self.value
         if self.best <= self.lower:
             return problem.seconds(self.lower), True
         try:
-            words = -(-self.graph.n // 64)
-            limit = min(self.ideal_limit, self.table_limit // (8 * int(problem.strides[-1]) + 16 * words + 32))
+            words, types = -(-self.graph.n // 64), len(problem.types)
+            limit = min(
+                self.ideal_limit, self.table_limit // (8 * int(problem.strides[-1]) + 32 * words + 20 * types + 96)
+            )
             ideals = enumerate_ideals(self.graph.pred_ptr, self.graph.pred, limit, self.should_stop)
         except TooManyIdeals as error:
             self.stats["reason"] = f"not proved: {error}"
+            self._chains(*_EXTENSIONS)
+            self.stats["chain"] = self.value
             self.lower, cuts = min_cut(problem.costs, self.lower, 10 * _CUT_EFFORT, self.should_stop)
             self.stats["cuts"] = cuts
             return problem.seconds(self.lower), self.best <= self.lower
         finished = False
         if ideals is not None:
             self.stats["ideals"] = len(ideals.last)
-            finished = self._search(Family(problem, ideals))
+            family = Family.of_ideals(problem, ideals, self.should_stop)
+            del ideals
+            finished = family is not None and self._search(family)
         if not finished:
             self.stats["reason"] = "not proved: stopped before every chain of ideals was ruled out"
             return problem.seconds(self.lower), False
@@ -230,10 +236,10 @@ class _Solver:
     def _task(self, v: int) -> int:
         return int(np.argmax(self.graph.member == v))
 
-    def _chains(self) -> None:
-        """Best splits of a few linear extensions; long ones with few stops, then with more around the places found."""
+    def _chains(self, first: int, last: int) -> None:
+        """Best splits of some linear extensions; long ones with few stops, then with more around the places found."""
         problem = self.problem
-        for turn in range(_EXTENSIONS):
+        for turn in range(first, last):
             if self.should_stop() or self.best <= self.lower:
                 return
             order = linear_extension(self.graph, min(turn, 2), self.seed + turn)
@@ -256,13 +262,12 @@ class _Solver:
     def _search(self, family: Family, limit: int = 2 * NEVER) -> bool:
         """Look for a plan of value at most ``limit`` that beats the best one; whether everything was ruled out else."""
         limit = min(limit, self.best - 1)
-        exact = not isinstance(family.prefixes, Chain)
+        exact = not isinstance(family.table, Chain)
         if self.problem.passes == 2:
             return self._scan(family, limit, exact)
-        layers = Layers(self.problem, family, [limit, NEVER, NEVER], 0, self.floor[0])
-        finished = layers.run(self.should_stop, self._offer)
-        self._count(layers)
-        return finished
+        # no plan is better than the lower bound: values below it need not be told apart
+        layers = Layers(self.problem, family, [limit, NEVER, NEVER], 0, max(self.floor[0], self.lower))
+        return self._run(layers, exact)
 
     def _scan(self, family: Family, limit: int, exact: bool) -> bool:
         """Scan of the forward limit (module docstring); with chains the number of runs is limited."""
@@ -282,9 +287,7 @@ class _Solver:
             f = b if top else (a + b) // 2
             most = min(limit, self.best - 1)
             layers = Layers(self.problem, family, [f, most - a, most], 1, bw)
-            finished = layers.run(self.should_stop, self._offer)
-            self._count(layers)
-            if not finished:
+            if not self._run(layers, exact):
                 return False
             if f < b:
                 heapq.heappush(heap, (f + 1 + bw, f + 1, b, bw, True))
@@ -294,11 +297,24 @@ class _Solver:
                 heapq.heappush(heap, (a + backward, a, forward - 1, backward, False))
         return True
 
-    def _count(self, layers: Layers) -> None:
+    def _run(self, layers: Layers, exact: bool) -> bool:
+        """One run; the caller is told of better plans at once when it may be long, else of the last one; False when stopped."""
+        known = self.best
+        finished = layers.run(self.should_stop, lambda plan, _: self._take(plan, tell=exact))
         self.stats["layers"] = int(self.stats["layers"]) + layers.layers
+        if not exact and self.best < known:
+            self._tell()
+        return finished
 
-    def _offer(self, plan: Plan, _: int) -> None:
-        """Take a plan if it is better, after a look at its true memory; tell the caller."""
+    def _tell(self) -> None:
+        """Value the best plan in the original numbers and hand it to the caller."""
+        assert self.plan is not None
+        true = [self._true_loads(stage, kind) for stage, kind in self.plan]
+        self.value = sum(max(load[p] for load in true) for p in range(self.problem.passes))
+        self.report(self.value, self._devices(self.plan)[0])
+
+    def _take(self, plan: Plan, tell: bool) -> None:
+        """Take a plan if it is better, after a look at its true memory."""
         loads = [stage_loads(self.problem.costs, stage, kind) for stage, kind in plan]
         value = sum(max(load[p] for load in loads) for p in range(self.problem.passes))
         if value >= self.best:
@@ -306,12 +322,15 @@ class _Solver:
         for stage, kind in plan:
             memory = self.graph.memory[self.problem.types[kind]]
             exact = self.problem.exact_sizes or math.isinf(memory)
-            if not exact and sum(map(Fraction, self.graph.size[stage])) > Fraction(memory):
+            if not exact and self._too_large(stage, float(memory)):
                 raise _Misfit
         self.plan, self.best = plan, value
-        true = [self._true_loads(stage, kind) for stage, kind in plan]
-        self.value = sum(max(load[p] for load in true) for p in range(self.problem.passes))
-        self.report(self.value, self._devices(plan)[0])
+        if tell:
+            self._tell()
+
+    def _too_large(self, stage: Ints, memory: float) -> bool:
+        held = math.fsum(self.graph.size[stage])  # rounded once: only where it equals the memory does rounding decide
+        return held > memory or (held == memory and sum(map(Fraction, self.graph.size[stage])) > Fraction(memory))
 
     def _true_loads(self, stage: Ints, kind: int) -> tuple[float, float]:
         part = np.zeros(self.graph.n, np.bool_)

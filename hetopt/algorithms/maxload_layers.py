@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hetopt.algorithms.ideals import Ideals
 from hetopt.algorithms.maxload_bounds import balance, worth
-from hetopt.algorithms.maxload_kernels import Chain, Limits, Reached, expand_chain, expand_lattice, scratch_for
+from hetopt.algorithms.maxload_kernels import Chain, Limits, Reached, expand_chain
+from hetopt.algorithms.maxload_lattice import Lattice, expand_lattice, lattice_of
 from hetopt.algorithms.stagecosts import NEVER, StageCosts, integer_costs, integer_sizes
 from hetopt.algorithms.stagegraph import StageGraph
 
@@ -30,26 +31,42 @@ _STEPS = 2_000_000  # steps of one kernel call, about 0.1 s
 
 
 class Family:
-    """Prefixes that the program runs over, a lattice or a chain, with the kernel that goes with it."""
+    """Prefixes that the program runs over, the first one empty and the last one full, with the kernel that goes with them.
 
-    def __init__(self, problem: Problem, prefixes: Ideals | Chain) -> None:
-        self.prefixes = prefixes
-        weights = np.column_stack([*problem.worths.values(), problem.size.astype(np.float64)])
-        if isinstance(prefixes, Chain):
-            self.number = len(prefixes.stops)
-            sums = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights[prefixes.order], axis=0)])
-            self.potential = np.ascontiguousarray(sums[prefixes.stops])
-            self.kernel = expand_chain
-        else:
-            self.number = len(prefixes.last)
-            self.potential = prefixes.total(weights)
-            self.kernel = expand_lattice
-        self.scratch = scratch_for(len(problem.costs.net_source), self.number, len(problem.size))
+    Attributes
+    ----------
+    number
+        Prefixes.
+    potential
+        (number, k) worths, as the windows measure them, and size of each prefix.
+    """
+
+    def __init__(self, problem: Problem, chain: Chain) -> None:
+        self.table: Chain | Lattice = chain
+        self.number, self.kernel = len(chain.stops), expand_chain
+        weights = problem.weights[chain.order]
+        sums = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights, axis=0)])
+        self.potential = np.ascontiguousarray(sums[chain.stops])
+
+    @classmethod
+    def of_ideals(cls, problem: Problem, ideals: Ideals, should_stop: Callable[[], bool]) -> Family | None:
+        """All ideals; None when stopped."""
+        potential = ideals.total(problem.weights)
+        number = np.argsort(potential[:, -2], kind="stable")
+        lattice = lattice_of(
+            ideals, number, potential[number, -2], problem.costs, problem.size, problem.heir, should_stop
+        )
+        if lattice is None:
+            return None
+        self = cls.__new__(cls)
+        self.table, self.number, self.kernel = lattice, len(potential), expand_lattice
+        self.potential = potential[number]
+        return self
 
     def members(self, prefix: int) -> Ints:
-        if isinstance(self.prefixes, Chain):
-            return np.sort(self.prefixes.order[: self.prefixes.stops[prefix]])
-        return self.prefixes.members(prefix)
+        if isinstance(self.table, Chain):
+            return np.sort(self.table.order[: self.table.stops[prefix]])
+        return self.table.members(prefix)
 
 
 class Problem:
@@ -65,6 +82,10 @@ class Problem:
         Integer sizes and memories, and whether they are exact.
     balance, prices, worths
         By row of a cap (the only load; or forward, backward, both): balance bound, its prices, worth of each class.
+    weights
+        (n, k) the worths and the size of each class: what windows add up.
+    heir
+        (n,) a class that each class comes before, n where there is none.
     strides, layers
         Mixed radix of the devices used, and the number of layers.
     """
@@ -95,6 +116,9 @@ class Problem:
             self.balance[row], self.prices[row] = NEVER if math.isinf(least) else int(least), prices
             worths = worth(seconds, prices)
             self.worths[row] = np.where(np.isfinite(worths), worths, 0.0)
+        self.weights = np.column_stack([*self.worths.values(), self.size.astype(np.float64)])
+        self.heir = np.full(graph.n, graph.n)
+        np.minimum.at(self.heir, graph.pred, np.repeat(np.arange(graph.n), np.diff(graph.pred_ptr)))
         self.strides = np.concatenate([[1], np.cumprod(self.count + 1)[:-1]]).astype(np.int64)
         self.layers = int(np.prod(self.count + 1))
 
@@ -120,7 +144,7 @@ class Layers:
 
     def run(self, should_stop: Callable[[], bool], better: Callable[[Plan, int], None] | None = None) -> bool:
         """Make all layers; False when stopped. Each better plan lowers the cap and is handed to ``better``."""
-        problem, number = self.problem, self.family.number
+        problem, family, number = self.problem, self.family, self.family.number
         full = number - 1
         ring = np.full((int(problem.strides[-1]) + 1, number), NEVER, np.int64)
         ring[0, 0] = self.floor
@@ -130,24 +154,30 @@ class Layers:
         if full == 0:
             self._keep(0, 0, better)
             return True
-        for code in range(1, problem.layers):
-            used = code // problem.strides % (problem.count + 1)
+        codes = np.arange(problem.layers)[:, None] // problem.strides % (problem.count + 1)
+        windows = self._windows(codes)
+        which, strides = np.array([self.which]), problem.strides.tolist()
+        for code, used in enumerate(codes.tolist()):
+            kinds = [t for t, devices in enumerate(used) if devices]
+            if not kinds:
+                continue
             best = ring[code % len(ring)]
             best[:] = NEVER
-            for t in np.flatnonzero(used):
-                np.minimum(best, ring[(code - problem.strides[t]) % len(ring)], out=best)
+            for t in kinds:
+                np.minimum(best, ring[(code - strides[t]) % len(ring)], out=best)
             reached = Reached(best, np.full(number, -1, np.int32), np.full(number, -1, np.int8))
-            for t in np.flatnonzero(used):
-                states, values = self.entries[code - problem.strides[t]][:2]
+            whole = np.array([int(code == problem.layers - 1)])
+            for t in kinds:
+                states, values = self.entries[code - strides[t]][:2]
+                low, high, gain = windows[0][code], windows[1][code], windows[2][t]
+                limits = Limits(self.cap, problem.room[t : t + 1], which, low, high, gain, whole)
                 first = 0
                 while first < len(states):
                     if should_stop():
                         return False
-                    limits = self._limits(used, int(t))
                     first = int(
-                        self.family.kernel(
-                            states, values, first, int(t), _STEPS, problem.costs, problem.size, limits,
-                            self.family.prefixes, self.family.potential, reached, self.family.scratch,
+                        family.kernel(
+                            states, values, first, t, _STEPS, problem.costs, limits, family.table, family.potential, reached
                         )
                     )  # fmt: skip
             self.layers += 1
@@ -155,34 +185,30 @@ class Layers:
             self.entries.append((new, best[new], reached.back[new], reached.kind[new]))
             if len(new) and new[-1] == full:
                 self._keep(code, len(new) - 1, better)
+                windows = self._windows(codes)
         return True
 
-    def _limits(self, used: Ints, kind: int) -> Limits:
-        """Windows: what the devices used can hold at most, and what the devices left must at least find done."""
+    def _windows(self, used: Ints) -> tuple[Floats, Floats, Floats]:
+        """(layers, k) least and largest potential of a prefix that is of use in a layer, and what a device of a type adds.
+
+        A prefix is too heavy for the ``used`` (layers, t) devices when they cannot hold it, and too light when those left
+        cannot hold the rest.
+        """
         problem = self.problem
         left = problem.count - used
-        low, high, gain = [], [], []
         whole = self.family.potential[-1]
-        for row, prices in problem.prices.items():
-            each = prices * float(self.cap[row])
-            low.append(whole[row] - left @ each)
-            high.append(used @ each)
-            gain.append(each[kind])
         room = np.where(problem.room >= NEVER, np.inf, problem.room.astype(np.float64))
-        low.append(whole[-1] - room[left > 0] @ left[left > 0])
-        high.append(room[used > 0] @ used[used > 0])
-        gain.append(room[kind])
+        each = np.array([prices * float(self.cap[row]) for row, prices in problem.prices.items()] + [room])
+        # a type without devices on a side adds nothing there, also where its room is infinite
+        held, found = (
+            np.where(side[:, None, :] > 0, side[:, None, :] * np.where(side[:, None, :] > 0, each, 0.0), 0.0).sum(
+                axis=2
+            )
+            for side in (used, left)
+        )
         # float sums of up to n terms err by far less than this share of the whole
         margin = 1e-9 * np.abs(whole) + 1e-9
-        return Limits(
-            cap=self.cap,
-            room=problem.room[kind : kind + 1],
-            which=np.array([self.which]),
-            low=np.array(low) - margin,
-            high=np.array(high) + margin,
-            gain=np.array(gain) + margin,
-            whole=np.array([int(not left.any())]),
-        )
+        return whole - found - margin, held + margin, np.ascontiguousarray(each.T) + margin
 
     def _keep(self, code: int, entry: int, better: Callable[[Plan, int], None] | None) -> None:
         """Read a plan back from its last entry, and ask for better ones from now on."""
