@@ -275,7 +275,8 @@ def _which_limit(solver: Any, watch: Watch, seconds: float) -> Verdict:
         return VERDICTS[watch.cause]
     parameters = solver.parameters
     worked = solver.deterministic_time
-    if seconds >= 0.95 * parameters.max_time_in_seconds or worked >= 0.95 * parameters.max_deterministic_time:
+    allowed = parameters.max_time_in_seconds  # it stops a little early rather than late
+    if seconds >= min(0.95 * allowed, allowed - 0.1) or worked >= 0.95 * parameters.max_deterministic_time:
         return "limit", "time"
     return "limit", "other"
 

@@ -1,0 +1,123 @@
+"""What commands share around the function they call: reading, Ctrl-C, writing the result, printing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hetopt.cli.group import BAD_INPUT
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from hetopt.control import Control
+    from hetopt.instance import Instance
+    from hetopt.result import Result
+
+__all__ = ["finish", "print_json", "read_instance", "running", "user_formulation", "value_of", "writable"]
+
+
+def user_formulation(formulation: Path | None) -> None:
+    if formulation is not None:
+        from hetopt.registry import add_file
+
+        add_file(formulation)
+
+
+def read_instance(file: Path, formulation: Path | None) -> Instance:
+    import hetopt
+
+    user_formulation(formulation)
+    return hetopt.read(file)
+
+
+def value_of(text: str) -> Any:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def writable(output: Path | None) -> None:
+    """Refuse an output that could not be written before hours are spent on it."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise InputError(f"cannot write {str(output)!r}: it is a directory; give a file name")
+    folder = output.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(
+            f"cannot write {str(output)!r}: the folder {str(folder)!r} is missing or not writable; choose another"
+        )
+
+
+@contextmanager
+def running(as_json: bool) -> Iterator[Control]:
+    """A control that Ctrl-C cancels (a second one ends at once), shown live on a terminal, with solver banners kept away."""
+    import signal
+
+    from hetopt import report
+    from hetopt.control import Control
+    from hetopt.solvers.quiet import quiet
+
+    control = Control()
+
+    def cancel(number: int, frame: Any) -> None:
+        if control.cancelled.is_set():
+            raise KeyboardInterrupt
+        control.cancel()
+
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            before[number] = signal.signal(number, cancel)
+        except ValueError:  # not in the main thread: the caller handles signals
+            break
+    try:
+        with quiet(), report.progress(control, show=not as_json and sys.stderr.isatty()):
+            yield control
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def finish(result: Result, instance: Instance, output: Path | None, as_json: bool) -> int:
+    """Write and print a result; a result file that cannot be written is printed instead, so that nothing is lost."""
+    from hetopt import report
+    from hetopt.io.results import encode_result, summary, write_result
+
+    code = result.exit_code
+    for message in result.messages:
+        click.echo(f"note: {message}", err=True)
+    if output is not None:
+        try:
+            write_result(result, instance, output)
+        except InputError as error:
+            click.echo(f"error: {error}", err=True)
+            if not as_json:
+                click.echo("the result file's text follows on standard output", err=True)
+                sys.stdout.buffer.write(encode_result(result, instance))
+            else:
+                print_json(summary(result, instance))
+            return BAD_INPUT
+    if as_json:
+        print_json(summary(result, instance))
+    else:
+        report.print_result(result, instance, output)
+    return code
+
+
+def print_json(record: Any) -> None:
+    import msgspec
+
+    from hetopt.io.results import plain
+
+    sys.stdout.buffer.write(msgspec.json.encode(plain(record)) + b"\n")
+    sys.stdout.buffer.flush()
