@@ -97,6 +97,8 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("schedule/layered-40x4.json", "task-graph", {"tasks": 40, "devices": 4, "seed": 1}),
     ("schedule/tree-31x3.json", "task-graph", {"shape": "tree", "tasks": 31, "devices": 3, "degree": 2, "ccr": 0.1, "seed": 1}),
     ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),
+    ("schedule/stream-4x3.json", "job-stream", {"jobs": 4, "tasks": 4, "cores": 1, "seed": 1}),
+    ("schedule/stream-8x5-speeds.json", "job-stream", {"speeds": True, "seed": 1}),
     ("sharing/gangs-20x8.json", "gangs", {"seed": 1}),
     ("sharing/gangs-10x8-nodes.json", "gangs", {"question": "gang-nodes", "gangs": 10, "seed": 1}),
     *(_mapping(question) for question in ("mapping", "mapping-throughput")),

@@ -47,11 +47,16 @@ def links_between(instance: Instance) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def check_schedule(
-    instance: Instance, placement: NDArray[np.int64] | None, start: NDArray[np.float64] | None
+    instance: Instance,
+    placement: NDArray[np.int64] | None,
+    start: NDArray[np.float64] | None,
+    *,
+    seconds: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """(n,) end of each task, and a sentence for each broken constraint.
 
-    Ends are ``inf`` where a task has no place or no start.
+    Ends are ``inf`` where a task has no place or no start. ``seconds`` (n,) are those of each task where a plan chooses more
+    than its device (a speed); by default the task's time there.
     """
     n = instance.n_tasks
     missing = np.full(n, np.inf)
@@ -69,8 +74,9 @@ def check_schedule(
         return missing, (*wrong, "the plan has no start times, one a task")
     known = (placement >= 0) & (placement < instance.n_devices) & np.isfinite(start)
     where = np.where(known, placement, 0)
-    own = instance.time[np.arange(n), where]
-    done = np.where(known, start + own, np.inf)
+    own = instance.time[np.arange(n), where] if seconds is None else seconds
+    known = known & np.isfinite(own)
+    done = np.where(known, start + np.where(known, own, 0.0), np.inf)
     wrong += [
         f"task {instance.labels[k]!r} has no start time" for k in np.flatnonzero(~np.isfinite(start))[:20].tolist()
     ]
