@@ -382,6 +382,27 @@ def index() -> bytes:
     ).encode()
 
 
+CEDR = {
+    "AppName": "chain",
+    "Variables": {"x": {"bytes": 8, "is_ptr": False}},
+    "DAG": {
+        "head": {
+            "arguments": ["x"],
+            "predecessors": [],
+            "successors": [{"name": "fft", "edgecost": 3}],
+            "platforms": [{"name": "cpu", "nodecost": 4, "runfunc": "head"}],
+        },
+        "fft": {
+            "arguments": ["x"],
+            "predecessors": [{"name": "head", "edgecost": 5}],
+            "successors": [],
+            "platforms": [{"name": "cpu", "nodecost": 20.5}, {"name": "fft", "nodecost": 6}],
+        },
+    },
+}
+"""Two nodes, the second of which an accelerator runs faster; the ends of the edge do not agree on its cost."""
+
+
 class Source(NamedTuple):
     """A valid source of an importer: file name, its bytes, options, and files beside it."""
 
@@ -393,6 +414,10 @@ class Source(NamedTuple):
 
 SOURCES: dict[str, list[Source]] = {
     "csv": [Source("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n'), Source("t", lambda: b"1;2\n3;\n")],
+    "cedr": [
+        Source("app.json", lambda: json.dumps(CEDR).encode()),
+        Source("app.json", lambda: json.dumps(CEDR).encode(), {"workers": "cpu=2,fft=1", "jobs": 3, "every": 2.5}),
+    ],
     "dnn-partitioning": [Source("workload.json", lambda: json.dumps(WORKLOAD).encode())],
     "gavel": [
         Source("oracle.json", lambda: json.dumps(ORACLE).encode(), {"jobs": 5}),

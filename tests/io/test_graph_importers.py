@@ -58,9 +58,43 @@ def test_the_published_job_on_the_published_chip():
     assert (result.status, result.objective) == ("optimal", 73)
 
 
+def test_an_application_on_platforms(tmp_path):
+    instance = read("cedr", tmp_path)
+    assert instance.device_names == ("cpu0", "fft0")
+    assert instance.time.tolist() == [[4, np.inf], [20.5, 6]]
+    result = hetopt.solve(instance)
+    assert (result.status, result.objective) == ("optimal", 4 + 5 + 6)
+    several = importers.get("cedr").load(tmp_path / "app.json", workers="cpu=2,fft=1", jobs=2, every=3.0)
+    assert several.device_names == ("cpu0", "cpu1", "fft0")
+    result = hetopt.solve(several)
+    assert (result.problem, result.status) == ("schedule.online", "optimal")
+    assert result.objective == (15 + (15 + 6 - 3)) / 2  # the second copy waits for the accelerator
+
+
+@pytest.mark.skipif(not (DATA / "cedr").is_dir(), reason="no cedr data: set HETOPT_DATA")
+def test_the_published_applications():
+    """Each is read, and ends no sooner than its longest way without transfers on one element of each platform."""
+    found = {}
+    for path in sorted((DATA / "cedr").glob("*/*.json")):
+        instance = importers.get("cedr").load(path)
+        result = hetopt.solve(instance)
+        assert result.status == "optimal", path
+        found[path.parent.name] = (instance.n_tasks, result.objective)
+    assert len(found) == 14
+    # three nodes one after the other on the one processor, costs read off the file: 10 + 5 + 12
+    assert found["fft_acc_ds"] == (3, 27)
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
+        ("cedr", "{}", r"\$\.DAG is missing"),
+        ("cedr", '{"DAG": {"a": {}}}', r"\$\.DAG\.a\.platforms is missing, expected a list"),
+        (
+            "cedr",
+            '{"DAG": {"a": {"platforms": [{"name": "cpu", "nodecost": -1}]}}}',
+            r"nodecost is -1, expected a number",
+        ),
         ("stg", "2\n0 0 0\n1 x 1 0\n", "line 3 holds 'x', expected the time of task 1"),
         ("stg", "1\n0 0 0\n2 1 0\n", "line 3 holds task 2, expected task 1"),
         ("stg", "9\n0 0 0\n", "is it cut off"),
@@ -72,6 +106,16 @@ def test_what_is_wrong_is_said(kind, text, said, tmp_path):
     (tmp_path / "file").write_text(text)
     with pytest.raises(InputError, match=said):
         importers.get(kind).load(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [("fft=1", "node 'head' runs on cpu only"), ("gpu=1", "--workers names 'gpu'"), ("cpu", "such as cpu=3,fft=1")],
+)
+def test_elements_that_do_not_fit_an_application(workers, said, tmp_path):
+    read("cedr", tmp_path)
+    with pytest.raises(InputError, match=said):
+        importers.get("cedr").load(tmp_path / "app.json", workers=workers)
 
 
 def test_a_chip_is_asked_for(tmp_path):
