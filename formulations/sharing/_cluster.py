@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.formulation import Evaluation, Problem, Question
+from hetopt.formulation import Evaluation, Option, Problem, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Job
@@ -23,14 +23,17 @@ from hetopt.solution import Solution
 from hetopt.verify.shares import rates, share_violations, throughputs
 
 __all__ = [
+    "AGNOSTIC",
     "Cluster",
     "ClusterProblem",
     "SharingProblem",
     "cluster_of",
     "dense",
     "isolated",
+    "mixed",
     "polytope",
     "proportional",
+    "seen",
     "spread",
     "tidy",
 ]
@@ -131,6 +134,24 @@ def isolated(cluster: Cluster) -> Floats:
     """(n, m) shares of the cluster divided evenly: C_j / (n s_i), scaled down where a job would get more than all its time."""
     share = cluster.workers[None, :] / len(cluster.rate) / cluster.scale[:, None]
     return np.asarray(np.where(cluster.rate > 0, share / np.maximum(share.sum(axis=1), 1.0)[:, None], 0.0))
+
+
+def mixed(cluster: Cluster) -> Floats:
+    """(n, m) shares of the same time for all, each type's part as large as its part of the workers, as far as there is room."""
+    time = min(1.0, float(cluster.workers.sum() / cluster.scale.sum()))
+    return np.where(cluster.rate > 0, time * cluster.workers / cluster.workers.sum(), 0.0)
+
+
+def seen(cluster: Cluster, question: Question | None) -> Cluster:
+    """The cluster as a question sees it: with ``agnostic`` every type as fast as a job's fastest."""
+    if question is None or not question["agnostic"]:
+        return cluster
+    return cluster._replace(rate=np.where(cluster.rate > 0, cluster.rate.max(axis=1)[:, None], 0.0))
+
+
+AGNOSTIC = Option(
+    "agnostic", bool, False, "as if every type were as fast as a job's fastest: shares of time, not of steps"
+)
 
 
 class ClusterProblem(Problem):

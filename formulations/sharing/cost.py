@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.sharing._cluster import Cluster, SharingProblem, cluster_of, dense, polytope, spread, tidy
+from formulations.sharing._baselines import Even, Proportional
+from formulations.sharing._cluster import Cluster, SharingProblem, cluster_of, dense, isolated, polytope, spread, tidy
+from formulations.sharing._stated import Convex, Stated, limits
 from hetopt.formulation import LinearFormulation, Option, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
@@ -117,7 +119,7 @@ class Cost(SharingProblem):
     sense = "max"
     uses = frozenset({"time", "scale", "slots", "steps", "price", "deadline"})
     options = (Option("normalized", bool, False, "count steps in units of each job's fastest rate"),)
-    methods = (LP(ratio=False),)
+    methods = (LP(ratio=False), Convex(), Even(), Proportional())
 
     def fits(self, instance: Instance) -> str | None:
         """Prices of all types, and steps where there is a deadline."""
@@ -159,9 +161,30 @@ class Cost(SharingProblem):
             for k in late.tolist()
         )
 
+    def stated(self, instance: Instance, question: Question) -> Stated:
+        """(1)-(3)."""
+        import cvxpy as cp
+
+        cluster, need = cluster_of(instance), needs(instance)
+        x = cp.Variable(cluster.rate.shape, nonneg=True)
+        gain = worth(cluster, question["normalized"]) / prices(instance)[None, :]
+        unit = float((gain * isolated(cluster)).sum())
+        value = cp.sum(cp.multiply(gain / unit, x))
+        rules = [*limits(cluster, x), *_kept(cluster, need, x)]
+        return Stated(cp.Maximize(value), rules, lambda: np.asarray(x.value), lambda v: v * unit, "HIGHS")
+
     def optimum(self, instance: Instance, question: Question) -> NDArray[np.float64] | None:
         """By scipy, from the definition."""
         return _dense_optimum(instance, worth(cluster_of(instance), question["normalized"]) / prices(instance)[None, :])
+
+
+def _kept(cluster: Cluster, need: NDArray[np.float64], x: Any, room: Any = 1) -> list[Any]:
+    """(1) in cvxpy's words, in units of what a deadline asks for."""
+    import cvxpy as cp
+
+    due = np.flatnonzero(need > 0)
+    pace = cluster.rate[due] / need[due][:, None]
+    return [cp.sum(cp.multiply(pace, x[due]), axis=1) >= room] if len(due) else []
 
 
 def _dense_optimum(instance: Instance, gain: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -187,7 +210,7 @@ class Ratio(Cost):
     name = "sharing.cost_ratio"
     objectives = ("sharing-cost-ratio",)
     title = "time shares of a cluster, most steps for all the money spent, deadlines kept"
-    methods = (LP(ratio=True),)
+    methods = (LP(ratio=True), Convex(), Even(), Proportional())
 
     def measure(
         self, instance: Instance, question: Question, rate: NDArray[np.float64], shares: NDArray[np.float64]
@@ -197,6 +220,24 @@ class Ratio(Cost):
         gain = float((worth(cluster, question["normalized"]) * shares).sum())
         spent = float((prices(instance)[None, :] * cluster.scale[:, None] * shares).sum())
         return gain / spent if spent > 0 else 0.0
+
+    def stated(self, instance: Instance, question: Question) -> Stated:
+        """(1)-(3) for y = k x of price 1."""
+        import cvxpy as cp
+
+        cluster, need = cluster_of(instance), needs(instance)
+        spent = prices(instance)[None, :] * cluster.scale[:, None]
+        most = 1.0 / _least_spent(instance)
+        y, k = cp.Variable(cluster.rate.shape, nonneg=True), cp.Variable(nonneg=True)
+        gain = worth(cluster, question["normalized"])
+        unit = float((gain * isolated(cluster)).sum() / (spent * isolated(cluster)).sum())
+        value = cp.sum(cp.multiply(gain / unit, y))
+        rules = [*limits(cluster, y, k), *_kept(cluster, need, y, k), cp.sum(cp.multiply(spent, y)) == 1, k <= most]
+
+        def shares() -> NDArray[np.float64]:
+            return np.asarray(y.value) / max(float(k.value), 1e-300)
+
+        return Stated(cp.Maximize(value), rules, shares, lambda v: v * unit, "HIGHS")
 
     def optimum(self, instance: Instance, question: Question) -> NDArray[np.float64] | None:
         """Dinkelbach's iteration on the definition."""

@@ -9,9 +9,12 @@ by job; e_i where it is silent). D_i = b_i + n_i / I_i is how long job i would t
                 sum_j x_ij <= 1                             for each job i              (2)  turns
                 sum_i s_i x_ij <= C_j                       for each type j             (3)  workers
 
+With ``agnostic`` T_ij is the job's fastest rate wherever it can run.
+
 With r_i = (sum_j T_ij x_ij) / I_i and q_i >= 1 / r_i this is a second-order cone program: (2, q_i - r_i) has a norm of at most
 q_i + r_i, and e_i / D_i + n_i / (I_i D_i) q_i <= rho. ``cone`` hands it to a conic solver as sparse arrays, ``cvxpy`` states it
-in one line.
+in one line. ``barrier`` (:mod:`hetopt.algorithms.share_barrier`) needs no q: (1) asks each r_i to reach a height that is convex
+in rho, and its Newton steps fall into one small block a job.
 
 Proof. For any u, p >= 0, every x within (2), (3) has  sum_i u_i r_i <= sum_i max_j (u_i T_ij / I_i - s_i p_j)^+ + sum_j p_j C_j,
 while (1) asks for r_i >= (n_i / (I_i D_i)) / (rho - e_i / D_i). A rho for which the second would exceed the first is too small;
@@ -30,15 +33,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from formulations.sharing._cluster import SharingProblem, cluster_of, isolated, spread, tidy
+from formulations.sharing._baselines import Even, Proportional
+from formulations.sharing._cluster import AGNOSTIC, SharingProblem, cluster_of, isolated, seen, spread, tidy
+from formulations.sharing._level import most_even
 from formulations.sharing._prices import checked, most
-from formulations.sharing.max_min import Even, most_even
+from formulations.sharing._stated import Convex, Stated, limits
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.formulation import Method, Option, Outcome, Question, RunOptions, Step
 from hetopt.instance import Instance
 
-__all__ = ["PROBLEM", "Cone", "Convex", "FinishTime"]
+__all__ = ["PROBLEM", "Barrier", "Cone", "FinishTime"]
 
 Floats = NDArray[np.float64]
 
@@ -53,7 +58,7 @@ class Terms(NamedTuple):
 
 def terms(instance: Instance, question: Question) -> Terms:
     """Constants of (1) for an instance."""
-    cluster = cluster_of(instance)
+    cluster = seen(cluster_of(instance), question)
     even = (cluster.rate * isolated(cluster)).sum(axis=1)
     elapsed = np.maximum(0.0, question["now"] - instance.columns.release[instance.job_of])
     done = elapsed.copy()
@@ -126,32 +131,32 @@ class Cone(Method):
         return Outcome(solver=answer.solver)
 
 
-class Convex(Method):
-    """(1)-(3) in cvxpy's words."""
+class Barrier(Method):
+    """(1)-(3) by an interior point method of its own."""
 
-    name = "cvxpy"
-    title = "(1)-(3) stated in cvxpy, for reading and as a second opinion"
+    name = "barrier"
+    title = "interior point method on each job's own block, O(n m^2) an iteration; proof by prices, replayed"
     kind = "exact"
-    engine = "convex"
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """State, solve, report; the bound is the solver's word."""
-        import cvxpy as cp
+        """Heights r_i >= (n_i / (I_i D_i)) / (rho - e_i / D_i), from a rho that half the even shares are enough for."""
+        from hetopt.algorithms.share_barrier import share
 
-        from hetopt.solvers.cvxpy import solve_problem
-
-        if control.should_stop():
-            return Outcome("limit", "time")
         cluster, t = cluster_of(instance), terms(instance, question)
-        x = cp.Variable(cluster.rate.shape, nonneg=True)
-        rho = cp.max(t.late + cp.multiply(t.work, cp.inv_pos(cp.sum(cp.multiply(t.gain, x), axis=1))))  # (1)
-        limits = [cp.sum(x, axis=1) <= 1, cluster.scale @ x <= cluster.workers]  # (2), (3)
-        answer = solve_problem(cp.Problem(cp.Minimize(rho), limits), None, control)
-        if x.value is not None:
-            control.report_plan(tidy(instance, np.asarray(x.value)))
-        if answer.reason == "optimal" and answer.bound is not None:
-            control.report_bound(answer.bound - 5e-7 * abs(answer.bound), "solver")
-        return Outcome(solver=f"cvxpy {answer.version}")
+
+        def heights(rho: float) -> tuple[Floats, Floats, Floats]:
+            left = rho - t.late
+            return t.work / left, -t.work / left**2, 2 * t.work / left**3
+
+        even = (t.gain * isolated(cluster)).sum(axis=1)
+        start, above = float((t.late + 2 * t.work / even).max()), float(t.late.max())
+        found = share(t.gain, cluster.scale, cluster.workers, heights, start, above, stop=control.should_stop)
+        if found is None:
+            return Outcome("limit", "time" if control.should_stop() else "other")
+        control.report_plan(tidy(instance, found.x))
+        certificate = {"kind": "prices", "jobs": found.jobs.tolist(), "types": found.types.tolist()}
+        control.report_bound(replay(instance, question, certificate), "replayed", certificate)
+        return Outcome(statistics={"iterations": found.iterations})
 
 
 def replay(instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
@@ -186,19 +191,27 @@ class FinishTime(SharingProblem):
     title = "time shares of a cluster, finish times fair against an even division"
     uses = frozenset({"time", "scale", "slots", "steps", "release", "tables.isolated"})
     needs_steps = True
-    options = (Option("now", float, 0.0, "seconds; what a job has waited and run counts from its release"),)
-    methods = (Cone(), Convex(), Even())
+    options = (Option("now", float, 0.0, "seconds; what a job has waited and run counts from its release"), AGNOSTIC)
+    methods = (Barrier(), Cone(), Convex(), Even(), Proportional())
 
     def measure(self, instance: Instance, question: Question, rate: Floats, shares: Floats) -> float:
         """The worst ratio of finish times."""
-        t, cluster = terms(instance, question), cluster_of(instance)
-        even = (cluster.rate * isolated(cluster)).sum(axis=1)
+        t = terms(instance, question)
         with np.errstate(divide="ignore"):
-            return float((t.late + t.work / (rate / even)).max())
+            return float((t.late + t.work / (t.gain * shares).sum(axis=1)).max())
+
+    def stated(self, instance: Instance, question: Question) -> Stated:
+        """(1)-(3)."""
+        import cvxpy as cp
+
+        cluster, t = cluster_of(instance), terms(instance, question)
+        x = cp.Variable(cluster.rate.shape, nonneg=True)
+        rho = cp.max(t.late + cp.multiply(t.work, cp.inv_pos(cp.sum(cp.multiply(t.gain, x), axis=1))))  # (1)
+        return Stated(cp.Minimize(rho), limits(cluster, x), lambda: np.asarray(x.value), float)  # (2), (3)
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """The sparse program."""
-        return (Step("cone", "exact, and the fastest way to state it"),)
+        """The program job by job; a conic solver where that does not end."""
+        return (Step("barrier", "exact, job by job"), Step("cone", "a conic solver"))
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays prices."""

@@ -18,8 +18,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.sharing._cluster import SharingProblem, cluster_of, dense, polytope, spread, tidy
-from formulations.sharing.max_min import Even
+from formulations.sharing._baselines import Even, Proportional
+from formulations.sharing._cluster import SharingProblem, cluster_of, dense, isolated, polytope, spread, tidy
+from formulations.sharing._stated import Convex, Stated, limits
 from hetopt.formulation import LinearFormulation, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
@@ -71,11 +72,22 @@ class FirstCome(SharingProblem):
     title = "time shares of a cluster, earlier jobs where they are fastest"
     sense = "max"
     uses = frozenset({"time", "scale", "slots", "release"})
-    methods = (LP(), Even())
+    methods = (LP(), Convex(), Even(), Proportional())
 
     def measure(self, instance: Instance, question: Question, rate: Floats, shares: Floats) -> float:
         """Rates in units of the fastest, weighed by arrival."""
         return float(worth(instance) @ rate)
+
+    def stated(self, instance: Instance, question: Question) -> Stated:
+        """(1), (2)."""
+        import cvxpy as cp
+
+        cluster = cluster_of(instance)
+        x = cp.Variable(cluster.rate.shape, nonneg=True)
+        gain = worth(instance)[:, None] * cluster.rate
+        unit = float((gain * isolated(cluster)).sum())
+        value = cp.sum(cp.multiply(gain / unit, x))
+        return Stated(cp.Maximize(value), limits(cluster, x), lambda: np.asarray(x.value), lambda v: v * unit)
 
     def optimum(self, instance: Instance, question: Question) -> Floats | None:
         """By scipy, from the definition."""

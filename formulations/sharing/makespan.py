@@ -7,20 +7,26 @@ Data as in :mod:`formulations.sharing.max_min`; n_i steps left of job i. With z_
                 sum_j z_ij <= C                     for each job i                      (2)  turns
                 sum_i s_i z_ij <= C_j C             for each type j                     (3)  workers
 
-Published code bisects on C with a feasibility program a step and stops some per cent above the optimum; (1)-(3) is exact. The
-shares x = z / C are kept up until time C (a round-based scheduler follows them on average).
+With ``agnostic`` T_ij is the job's fastest rate wherever it can run. ``barrier`` maximises 1 / C, the least part of its work that
+a job does in a second, as max-min fairness does with T_ij / n_i for a_ij, with the same proof. Published code bisects on C with a
+feasibility program a step and stops some per cent above the optimum; (1)-(3) is exact. The shares x = z / C are kept up until
+time C (a round-based scheduler follows them on average).
 
 Source: as for max-min fairness; the program without bisection is ours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.sharing._cluster import SharingProblem, cluster_of, polytope, spread, tidy
-from formulations.sharing.max_min import Even, most_even
-from hetopt.formulation import LinearFormulation, Question
+from formulations.sharing._baselines import Even, Proportional
+from formulations.sharing._cluster import AGNOSTIC, Cluster, cluster_of, polytope, seen, spread, tidy
+from formulations.sharing._level import Barrier, LevelProblem
+from formulations.sharing._stated import Convex
+from hetopt.formulation import LinearFormulation, Question, Step
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
@@ -41,8 +47,8 @@ class LP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``makespan`` and ``share[job@type]`` (seconds, in units of the longest job alone)."""
-        cluster = cluster_of(instance)
-        unit, most = _scales(instance)
+        cluster = seen(cluster_of(instance), question)
+        unit, most = _scales(cluster)
         model = LinearModel("sharing-makespan")
         c = model.continuous("makespan", 1, lower=0, upper=most)
         z = polytope(model, instance, room=c, most=most)  # (2), (3)
@@ -59,9 +65,8 @@ class LP(LinearFormulation):
         return tidy(instance, spread(instance, x[model.columns("share")]) / max(room, 1e-300))
 
 
-def _scales(instance: Instance) -> tuple[float, float]:
+def _scales(cluster: Cluster) -> tuple[float, float]:
     """Seconds per unit of the model (the longest job alone on its fastest type), and a makespan that some plan has."""
-    cluster = cluster_of(instance)
     alone = cluster.steps / cluster.rate.max(axis=1)
     unit = float(2.0 ** np.frexp(alone.max())[1])
     # One after the other on its fastest type, each type's workers at least once.
@@ -69,7 +74,7 @@ def _scales(instance: Instance) -> tuple[float, float]:
     return unit, float((alone * tight).sum() / unit) * (1 + 1e-9)
 
 
-class Makespan(SharingProblem):
+class Makespan(LevelProblem):
     """The question."""
 
     name = "sharing.makespan"
@@ -78,18 +83,21 @@ class Makespan(SharingProblem):
     unit = "seconds"
     uses = frozenset({"time", "scale", "slots", "steps"})
     needs_steps = True
-    methods = (LP(), Even())
+    options = (AGNOSTIC,)
+    methods = (Barrier(), LP(), Convex(), Even(), Proportional())
 
-    def measure(
-        self, instance: Instance, question: Question, rate: NDArray[np.float64], shares: NDArray[np.float64]
-    ) -> float:
+    def gains(self, instance: Instance, question: Question) -> NDArray[np.float64]:
+        """Parts of its work that a job does in a second: T / n."""
+        cluster = seen(cluster_of(instance), question)
+        return cluster.rate / cluster.steps[:, None]
+
+    def of_level(self, level: float) -> float:
         """Seconds until the last job is done."""
-        with np.errstate(divide="ignore"):
-            return float((cluster_of(instance).steps / rate).max())
+        return 1.0 / level if level > 0 else float("inf")
 
-    def optimum(self, instance: Instance, question: Question) -> NDArray[np.float64] | None:
-        """By the reciprocal, the largest 1 / C."""
-        return most_even(instance, cluster_of(instance).rate / cluster_of(instance).steps[:, None])
+    def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
+        """The program job by job; a second solver where the first does not end."""
+        return (Step("barrier", "exact, job by job"), Step("lp", "a linear program"))
 
 
 PROBLEM = Makespan()

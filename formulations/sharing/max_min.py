@@ -3,7 +3,7 @@ r"""Max-min fairness: the job that is worst off, in units of its fair share, get
 Sets and data
     i = 1..n jobs, j = 1..m types of C_j workers;  T_ij steps a second, s_i workers that job i takes, w_i its priority
     p_i = sum_j T_ij C_j / sum_j C_j              steps a second of a proportional share
-    a_ij = s_i T_ij / (w_i p_i)                   (with ``agnostic``: T_ij = 1 wherever the job can run)
+    a_ij = s_i T_ij / (w_i p_i)                   (with ``agnostic``: T_ij the same wherever the job can run)
 
 Variables
     x_ij in [0, 1]  share of time of job i on type j;     t  level of the worst job
@@ -14,10 +14,14 @@ Maximise t subject to
     sum_j x_ij <= 1                     for each job i                                  (2)  turns
     sum_i s_i x_ij <= C_j               for each type j                                 (3)  workers
 
-A linear program, solved by an interior point method (the simplex method is many times slower on these); its duals are the
-stored proof. ``classes`` solves it for jobs that are alike (same rates, scale and weight) at once: by convexity the average
-over alike jobs of any optimum is an optimum, so their shares may be taken equal. A value holds for the question asked: with
-``agnostic`` levels are counted in time, not steps.
+A linear program, solved by interior point methods (the simplex method is many times slower on these): ``barrier`` is this
+project's own (:mod:`hetopt.algorithms.share_barrier`), ``lp`` hands it to a solver. For any prices u, p >= 0 of (1) and (3),
+
+    t sum_i u_i <= sum_i max_j (u_i a_ij - s_i p_j)^+ + sum_j p_j C_j,
+
+the stored proof of the first; that of the second are all duals. ``classes`` solves it for jobs that are alike (same rates, scale
+and weight) at once: by convexity the average over alike jobs of any optimum is an optimum, so their shares may be taken equal. A
+value holds for the question asked: with ``agnostic`` levels are counted in time, not steps.
 
 Source: D. Narayanan, K. Santhanam, F. Kazhamiaka, A. Phanishayee, M. Zaharia, Heterogeneity-aware cluster scheduling policies
 for deep learning workloads, OSDI 2020.
@@ -31,35 +35,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.sharing._cluster import (
-    Cluster,
-    SharingProblem,
-    cluster_of,
-    dense,
-    isolated,
-    polytope,
-    proportional,
-    spread,
-    tidy,
-)
+from formulations.sharing._baselines import Even, Proportional
+from formulations.sharing._cluster import AGNOSTIC, Cluster, cluster_of, polytope, proportional, seen, spread, tidy
+from formulations.sharing._level import Barrier, LevelProblem
+from formulations.sharing._stated import Convex
 from hetopt.control import Control
-from hetopt.formulation import LinearFormulation, Method, Option, Outcome, Question, RunOptions, Step
+from hetopt.formulation import LinearFormulation, Method, Outcome, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 
-__all__ = ["LP", "PROBLEM", "Classes", "Convex", "Even", "MaxMin", "levels", "most_even"]
+__all__ = ["LP", "PROBLEM", "Classes", "MaxMin", "levels"]
 
 
-def levels(cluster: Cluster, agnostic: bool) -> NDArray[np.float64]:
+def levels(cluster: Cluster, question: Question | None) -> NDArray[np.float64]:
     """(n, m) level that all its time on a type gives a job, a."""
-    if agnostic:
-        cluster = cluster._replace(rate=np.where(cluster.rate > 0, 1.0, 0.0))
+    cluster = seen(cluster, question)
     return np.asarray(cluster.rate * (cluster.scale / (cluster.weight * proportional(cluster)))[:, None])
-
-
-def _agnostic(question: Question | None) -> bool:
-    return bool(question is not None and question["agnostic"])
 
 
 class LP(LinearFormulation):
@@ -77,7 +69,7 @@ class LP(LinearFormulation):
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``share[job@type]`` and ``level``."""
         cluster = cluster_of(instance)
-        a = levels(cluster, _agnostic(question))
+        a = levels(cluster, question)
         model = LinearModel("max-min")
         x = polytope(model, instance)  # (2), (3)
         most = float(a.max(axis=1).min())
@@ -122,7 +114,7 @@ class Classes(Method):
         rows, of, count = np.unique(_alike(cluster), axis=0, return_inverse=True, return_counts=True)
         of = of.ravel()
         first = np.array([np.flatnonzero(of == c)[0] for c in range(len(rows))])
-        a = levels(cluster, _agnostic(question))[first]
+        a = levels(cluster, question)[first]
         c, j = np.nonzero(cluster.rate[first])
         model = LinearModel("max-min-classes")
         x = model.continuous("share", len(c), lower=0, upper=1)
@@ -153,96 +145,36 @@ def _alike(cluster: Cluster) -> NDArray[np.float64]:
     return np.column_stack([cluster.rate, cluster.scale, cluster.weight])
 
 
-class Convex(Method):
-    """(1)-(3) in cvxpy's words."""
-
-    name = "cvxpy"
-    title = "(1)-(3) stated in cvxpy, for reading and as a second opinion"
-    kind = "exact"
-    engine = "convex"
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """State, solve, report; the bound is the solver's word."""
-        import cvxpy as cp
-
-        from hetopt.solvers.cvxpy import solve_problem
-
-        cluster = cluster_of(instance)
-        if control.should_stop():
-            return Outcome("limit", "time")
-        a = levels(cluster, _agnostic(question))
-        x = cp.Variable(cluster.rate.shape, nonneg=True)
-        level = cp.min(cp.sum(cp.multiply(a, x), axis=1))  # (1)
-        limits = [cp.sum(x, axis=1) <= 1, cluster.scale @ x <= cluster.workers]  # (2), (3)
-        answer = solve_problem(cp.Problem(cp.Maximize(level), limits), None, control)
-        if x.value is not None:
-            control.report_plan(tidy(instance, np.asarray(x.value)))
-        if answer.reason == "optimal" and answer.bound is not None:
-            control.report_bound(answer.bound + 5e-7 * abs(answer.bound), "solver")
-        return Outcome(solver=f"cvxpy {answer.version}")
-
-
-class Even(Method):
-    """The cluster divided evenly."""
-
-    name = "isolated"
-    title = "every job the same part of every type; baseline"
-    kind = "heuristic"
-
-    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """One plan."""
-        control.report_plan(tidy(instance, isolated(cluster_of(instance))))
-        return Outcome()
-
-
-class MaxMin(SharingProblem):
+class MaxMin(LevelProblem):
     """The question."""
 
     name = "sharing.max_min"
     objectives = ("max-min-fairness", "las")
     title = "time shares of a cluster, the worst-off job as well off as possible"
     sense = "max"
-    options = (Option("agnostic", bool, False, "count time, not steps: a share of any type is worth the same"),)
-    methods = (LP(), Classes(), Convex(), Even())
+    options = (AGNOSTIC,)
+    methods = (LP(), Classes(), Barrier(), Convex(), Even(), Proportional())
 
-    def measure(
-        self, instance: Instance, question: Question, rate: NDArray[np.float64], shares: NDArray[np.float64]
-    ) -> float:
-        """Level of the worst job."""
-        cluster = cluster_of(instance)
-        if _agnostic(question):
-            return float((levels(cluster, True) * shares).sum(axis=1).min())
-        return float((rate * cluster.scale / (cluster.weight * proportional(cluster))).min())
+    def gains(self, instance: Instance, question: Question) -> NDArray[np.float64]:
+        """a."""
+        return levels(cluster_of(instance), question)
+
+    def of_level(self, level: float) -> float:
+        """The level itself."""
+        return level
+
+    def fits(self, instance: Instance) -> str | None:
+        """As the family, and every weight above 0."""
+        own = super().fits(instance)
+        if own is None and (instance.columns.weight <= 0).any():
+            return "a job has the weight 0; its level would never count"
+        return own
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """Classes where jobs are alike, else the program itself."""
+        """Classes where jobs are alike, else the program job by job; a second solver where the first does not end."""
         if self.method("classes").fits(instance, question) is None:
             return (Step("classes", "many jobs are alike"),)
-        return (Step("lp", "a linear program"),)
-
-    def optimum(self, instance: Instance, question: Question) -> NDArray[np.float64] | None:
-        """By scipy, from the definition."""
-        return most_even(instance, levels(cluster_of(instance), _agnostic(question)))
-
-
-def most_even(instance: Instance, gain: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """(n, m) shares x that maximise min_i sum_j gain_ij x_ij, by a dense program."""
-    from scipy.optimize import linprog
-
-    cluster = cluster_of(instance)
-    n, m = gain.shape
-    limits, most = dense(cluster, 1)
-    level = np.zeros((n, n * m + 1))
-    for i in range(n):
-        level[i, i * m : (i + 1) * m] = -gain[i]
-    level[:, -1] = 1.0
-    cost = np.zeros(n * m + 1)
-    cost[-1] = -1.0
-    bounds = [(0, 1 if good else 0) for good in (cluster.rate > 0).ravel().tolist()] + [(0, None)]
-    found = linprog(
-        cost, np.vstack([limits, level]), np.concatenate([most, np.zeros(n)]), bounds=bounds, method="highs-ds"
-    )
-    return np.asarray(found.x[:-1]).reshape(n, m) if found.status == 0 else None
+        return (Step("barrier", "exact, job by job"), Step("lp", "a linear program"))
 
 
 PROBLEM = MaxMin()
