@@ -1,8 +1,8 @@
 r"""Water filling: the worst-off job as well off as possible, then the next, and so on; for jobs or for their owners.
 
-Data as in :mod:`formulations.sharing.max_min`; a_ij = s_i T_ij / p_i. Jobs may belong to entities (``tables.entity`` by job) of
-weights W_e (``tables.entities``, 1 where silent). L_i = sum_j a_ij x_ij is the level of job i. In round r the jobs A that are not
-frozen have weights w^r_i:
+Data as in :mod:`formulations.sharing.max_min`; a_ij = s_i T_ij / p_i (``agnostic`` as there). Jobs may belong to entities
+(``tables.entity`` by job) of weights W_e (``tables.entities``, 1 where silent). L_i = sum_j a_ij x_ij is the level of job i. In
+round r the jobs A that are not frozen have weights w^r_i:
 
     no entities              w_i
     within = "fairness"      W_e w_i / (sum of w over e's jobs in A)
@@ -37,14 +37,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from formulations.sharing._cluster import ClusterProblem, cluster_of, proportional, spread, tidy
+from formulations.sharing._cluster import AGNOSTIC, ClusterProblem, cluster_of, proportional, seen, spread, tidy
 from formulations.sharing._prices import checked, most
+from formulations.sharing._stated import limits
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.formulation import Evaluation, Method, Option, Outcome, Question, RunOptions, Step
 from hetopt.instance import Instance
 from hetopt.solution import Solution
-from hetopt.verify.shares import share_violations, throughputs
+from hetopt.solvers.base import Options
+from hetopt.verify.shares import share_violations
 
 __all__ = ["PROBLEM", "LPs", "WaterFilling"]
 
@@ -64,9 +66,9 @@ class Round(NamedTuple):
 Solver = Callable[[Instance, Floats, Floats, Floats], Round | None]
 
 
-def gains(instance: Instance) -> Floats:
+def gains(instance: Instance, question: Question) -> Floats:
     """(n, m) a."""
-    cluster = cluster_of(instance)
+    cluster = seen(cluster_of(instance), question)
     return np.asarray(cluster.rate * (cluster.scale / proportional(cluster))[:, None])
 
 
@@ -107,9 +109,11 @@ def _entities(instance: Instance) -> tuple[NDArray[np.int64], Floats]:
     return np.array([at[of[name]] for name in instance.labels]), np.array([float(own.get(name, 1)) for name in names])
 
 
-def excess(instance: Instance, level: Floats, weight: Floats, rise: float, u: Floats, p: Floats) -> Floats:
+def excess(
+    instance: Instance, gain: Floats, level: Floats, weight: Floats, rise: float, u: Floats, p: Floats
+) -> Floats:
     """(n,) how far above its new level the prices let each job be; ``inf`` where its price is 0."""
-    missing = most(cluster_of(instance), gains(instance), u, p) - float(u @ level) - rise * float(u @ weight)
+    missing = most(cluster_of(instance), gain, u, p) - float(u @ level) - rise * float(u @ weight)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(u > 0, np.maximum(missing, 0.0) / u, np.inf)
 
@@ -120,7 +124,7 @@ def fill(instance: Instance, question: Question, solve: Solver, stop: Callable[[
     active, level = np.ones(n, bool), np.zeros(n)
     rounds: list[dict[str, Any]] = []
     shares = np.zeros((n, instance.n_devices))
-    gain = gains(instance)
+    gain = gains(instance, question)
     whole = (cluster_of(instance).workers >= cluster_of(instance).scale[:, None]) & (gain >= gain.max(axis=1)[:, None])
     top = np.where(whole.any(axis=1), gain.max(axis=1), np.inf)  # a job's level when it has its best type all the time
 
@@ -160,7 +164,7 @@ def fill(instance: Instance, question: Question, solve: Solver, stop: Callable[[
                 told(step, np.array([k]), np.eye(1, n, k)[0], np.zeros(instance.n_devices))
             continue
         u = np.where(found.jobs > 1e-9 * found.jobs.max(), found.jobs, 0.0)
-        over = excess(instance, level, weight, rise, u, found.types)
+        over = excess(instance, gain, level, weight, rise, u, found.types)
         target = level + weight * rise
         frozen = on & (over <= FROZEN * np.maximum(target, 1e-300))
         if not frozen.any():
@@ -236,6 +240,30 @@ def by_cone(control: Control) -> Solver:
     return solve
 
 
+def by_cvxpy(control: Control) -> Solver:
+    """Round programs (1)-(4) in cvxpy's words, for reading and as a second opinion."""
+
+    def solve(instance: Instance, gain: Floats, level: Floats, weight: Floats) -> Round | None:
+        import cvxpy as cp
+
+        from hetopt.solvers.cvxpy import solve_problem
+
+        cluster, unit = cluster_of(instance), np.maximum(level, gain.max(axis=1))  # rows near one
+        x, c = cp.Variable(gain.shape, nonneg=True), cp.Variable()
+        rise = cp.sum(cp.multiply(gain / unit[:, None], x), axis=1) >= level / unit + cp.multiply(
+            weight / unit, c
+        )  # (1), (2)
+        turns, workers = limits(cluster, x)  # (3), (4)
+        whole = cp.Problem(cp.Maximize(c), [rise, turns, workers])
+        native = {"solver": "CLARABEL", **dict.fromkeys(("tol_feas", "tol_gap_abs", "tol_gap_rel"), 1e-11)}
+        if solve_problem(whole, Options(native=native), control).x is None:
+            return None
+        prices = np.maximum(rise.dual_value, 0.0) / unit, np.maximum(workers.dual_value, 0.0)
+        return Round(np.asarray(x.value), float(c.value), *prices)
+
+    return solve
+
+
 def by_simplex(instance: Instance, gain: Floats, level: Floats, weight: Floats) -> Round | None:
     """A round's program by another solver, dense; for tiny instances."""
     from scipy.optimize import linprog
@@ -260,16 +288,15 @@ def by_simplex(instance: Instance, gain: Floats, level: Floats, weight: Floats) 
 class LPs(Method):
     """A linear program a round."""
 
-    name = "lps"
-    title = (
-        "a linear program a round by an interior point method; its prices name the jobs to freeze and prove each level"
-    )
     kind = "exact"
     engine = "convex"
 
+    def __init__(self, name: str, title: str, solver: Callable[[Control], Solver]) -> None:
+        self.name, self.title, self.solver = name, title, solver  # type: ignore[misc]
+
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """All rounds, then the first round's prices as the bound."""
-        plan = fill(instance, question, by_cone(control), control.should_stop)
+        plan = fill(instance, question, self.solver(control), control.should_stop)
         if plan is None:
             return Outcome("limit", "time" if control.should_stop() else "other")
         control.report_plan(plan)
@@ -295,8 +322,16 @@ class WaterFilling(ClusterProblem):
     )
     options = (
         Option("within", ("fairness", "first-in-first-out"), "fairness", "how an entity's jobs share what it has"),
+        AGNOSTIC,
     )
-    methods = (LPs(),)
+    methods = (
+        LPs(
+            "lps",
+            "a linear program a round by an interior point method; its prices freeze jobs and prove levels",
+            by_cone,
+        ),
+        LPs("cvxpy", "each round's program stated in cvxpy, for reading and as a second opinion", by_cvxpy),
+    )
 
     def fits(self, instance: Instance) -> str | None:
         """As the family, and every weight above 0."""
@@ -311,8 +346,7 @@ class WaterFilling(ClusterProblem):
         shape = (instance.n_tasks, instance.n_devices)
         if solution.shares is None or solution.shares.shape != shape or wrong:
             return Evaluation(-np.inf, wrong or ("the plan has no shares",))
-        cluster = cluster_of(instance)
-        reached = throughputs(instance, solution.shares) * cluster.scale / proportional(cluster)
+        reached = (gains(instance, question) * solution.shares).sum(axis=1)
         weight = weights(instance, question, np.ones(instance.n_tasks, bool))
         value = float((reached[weight > 0] / weight[weight > 0]).min())
         level, found = self._levels(instance, question, solution.details.get("rounds"))
@@ -323,7 +357,7 @@ class WaterFilling(ClusterProblem):
     def _levels(self, instance: Instance, question: Question, rounds: Any) -> tuple[Floats, list[str]]:
         """(n,) levels that the rounds reach, each proved to be as high as it can; sentences where one is not."""
         n = instance.n_tasks
-        active, level = np.ones(n, bool), np.zeros(n)
+        active, level, gain = np.ones(n, bool), np.zeros(n), gains(instance, question)
         if not isinstance(rounds, list):
             return level, ["the plan's details.rounds is no list of rounds with their proofs"]
         for r, one in enumerate(rounds):
@@ -335,7 +369,7 @@ class WaterFilling(ClusterProblem):
                 u[instance.task_index[name]] = price
             u, p = checked(cluster_of(instance), u, [types[name] for name in instance.device_names])
             weight = weights(instance, question, active)
-            over = excess(instance, level, weight, float(rise), u, p)
+            over = excess(instance, gain, level, weight, float(rise), u, p)
             level = level + weight * float(rise)
             who = [instance.task_index[name] for name in frozen]
             for k in who:
@@ -363,7 +397,7 @@ class WaterFilling(ClusterProblem):
         asked = float(u @ weight) * (1 - 1e-12)
         if asked <= 0:
             raise ValueError("the prices are of no job that rises")
-        return most(cluster, gains(instance), u, p) / asked
+        return most(cluster, gains(instance, question), u, p) / asked
 
     def sample(self, seed: int) -> Instance:
         """As the family's, every other one with entities."""
