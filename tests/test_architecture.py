@@ -32,6 +32,7 @@ FLOORS = {
     "hetopt.formulation": FIRST,
     "hetopt.io": FIRST,
     "hetopt.registry": FIRST,
+    "hetopt.replay": FIRST,
     "hetopt.solvers": FIRST,
     "hetopt.verify": FIRST,
     "formulations": SECOND,
