@@ -42,8 +42,10 @@ class Barriers(NamedTuple):
     reached
         Earliest time at which all of I is ready and nothing else has begun, by accelerators used; the last number bounds
         every plan. The other rows are by the number of accelerators that are left.
+    closed
+        Least time from such a moment to the end when the next thing is a barrier.
     left
-        Least time from such a moment to the end.
+        Least time from such a moment to the end, whatever comes next.
     open_left
         Least time to the end once all of I is ready, when no barrier needs to be at I: the next barrier is at I or later.
     open_total
@@ -58,6 +60,7 @@ class Barriers(NamedTuple):
 
     cap: int
     reached: Ints
+    closed: Ints
     left: Ints
     open_left: Ints
     open_total: Ints
@@ -85,7 +88,7 @@ def barriers(
     """
     size = len(lattice.words)
     cut = cuts(graph)
-    arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(8))
+    arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(9))
     rest, after, reached = np.zeros(size, np.int64), arrays[0], arrays[1]
     _remaining(lattice, tails(graph), rest)
     sent, hold, hold_open = np.zeros(size, np.int64), np.full(size, NEVER), np.full(size, NEVER)
@@ -99,9 +102,8 @@ def barriers(
         at = _forward(at, cap, view, lattice, cut, rest, hold, hold_open, after, reached, scratch, _BUDGET)
         if should_stop():
             return None
-    left, open_left, open_total, grow, grow_open, grow_inner = arrays[2:]
+    closed, left, open_left, open_total, grow, grow_open, grow_inner = arrays[2:]
     if backward:
-        closed = np.full_like(left, NEVER)
         at = size - 1
         while at >= 0:
             at = _backward(
@@ -110,7 +112,7 @@ def barriers(
             )  # fmt: skip
             if should_stop():
                 return None
-    return Barriers(cap, reached, left, open_left, open_total, grow, grow_open, grow_inner)
+    return Barriers(cap, reached, closed, left, open_left, open_total, grow, grow_open, grow_inner)
 
 
 class _View(NamedTuple):

@@ -110,6 +110,7 @@ class _Known(NamedTuple):
     wait: NDArray[np.uint64]
     wait_from: Ints
     reached: Ints
+    closed: Ints
     left: Ints
     open_left: Ints
     open_total: Ints
@@ -397,9 +398,10 @@ def _enter(k, x, s, layers):  # type: ignore[no-untyped-def]
             latest = 0
             for q in range(k.front_ptr[i + 1] - k.front_ptr[i]):
                 latest = max(latest, x.number[x.at[x.here[t]] + 1 + q])
-            if latest < least:
+            least = min(least, latest)
+            if latest == least and least + k.closed[layers - 1 - state[_USED], i] < state[_CAP]:
                 s.lead[state[_USED], 0] = x.here[t]
-                s.lead[state[_USED], 1] = least = latest
+                s.lead[state[_USED], 1] = latest
         for v in range(len(s.where)):
             s.where[v] = (k.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1)
         for q in range(k.front_ptr[i], k.front_ptr[i + 1]):
