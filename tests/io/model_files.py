@@ -412,6 +412,26 @@ class Source(NamedTuple):
     beside: Mapping[str, Callable[[], bytes]] = {}
 
 
+SCENE = """Network eyes {
+
+FPS: 60
+Layer conv1 {
+\tType: CONV
+\tDimensions: { N: 1, K: 32, C: 3, Y: 80, X: 60, R: 3, S: 3 }
+}
+Layer conv2 { Type: DSCONV Stride { X: 2, Y: 2 } Dimensions: { K: 32, C: 1, Y: 80, X: 60, R: 3, S: 3 } }
+}
+Network gaze { // behind the eyes
+FPS: 60
+Probability: 0.5
+Dependency: {
+\teyes
+}
+Layer fc { Type: CONV Dimensions: { N: 1, K: 512, C: 512, Y: 12, X: 1, R: 1, S: 1 } }
+}
+Network hands { FPS: 45 Layer conv1 { Type: CONV Dimensions: { K: 64, C: 3, Y: 128, X: 128, R: 7, S: 7 } } }
+"""
+
 SOURCES: dict[str, list[Source]] = {
     "csv": [Source("table.csv", lambda: b'job,gpu,cpu\na,1,2\n"b, c",,4.5\nd,3e2,5\n'), Source("t", lambda: b"1;2\n3;\n")],
     "cedr": [
@@ -460,6 +480,7 @@ SOURCES: dict[str, list[Source]] = {
     ],
     "twct": [Source("a.json", lambda: b'{"name": "a", "weights": [1, 2], "processing_time_by_machine": [[3, 4], [5, 6.5]]}')],
     "upmsp": [Source("I_2_2", lambda: b"2 2 1\n2\n0 3 1 4\n0 5 1 6\nSSD\nM0\n0 1\n2 0\nM1\n0 3\n4 0\n")],
+    "xrbench": [Source("scene.m", lambda: SCENE.encode(), {"fleet": "adreno-750:1,snapdragon-8-gen-3-cpu:2", "blocks": 2})],
     "wfformat": [Source("trace.json", lambda: json.dumps(TRACE).encode(), {"devices": 3, "ccr": 0.5})],
 }  # fmt: skip
 """Valid sources of each importer."""
