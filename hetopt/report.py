@@ -27,6 +27,7 @@ __all__ = [
     "print_catalogue",
     "print_comparison",
     "print_explanation",
+    "print_replay",
     "print_result",
     "print_versions",
     "progress",
@@ -65,6 +66,21 @@ def progress(control: Control, *, show: bool) -> Iterator[None]:
 
     with Live(Line(), console=Console(stderr=True), refresh_per_second=4, transient=True):
         yield
+
+
+def print_replay(told: Mapping[str, Any]) -> None:
+    """What a replay came to: latencies of frames, and a row a device."""
+    console = _console()
+    console.print(f"  frames      {told['frames']}, {told['misses']} late, {told['drops']} dropped", highlight=False)
+    for key, word in (("mean_latency", "mean"), ("p90_latency", "p90"), ("worst_latency", "worst")):
+        console.print(f"  {word:<11} {number(told[key])} s after release", highlight=False)
+    console.print(f"  value       {number(told['objective'])}, added up from what happened", highlight=False)
+    table = Table("device", box=None, padding=(0, 1, 0, 2))
+    for title in ("utilisation", "busy s", "peak memory, bytes"):
+        table.add_column(title, justify="right")
+    for name, row in told["devices"].items():
+        table.add_row(name, percent(row["utilisation"]), number(row["busy"]), number(row["peak_memory"]))
+    console.print(table)
 
 
 def print_result(result: Result, instance: Instance, output: Path | None) -> None:

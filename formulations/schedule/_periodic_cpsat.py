@@ -28,7 +28,7 @@ from hetopt.verify.streams import Model, Streams, streams_of
 __all__ = ["Cyclic", "CyclicRate"]
 
 MOST = 150_000  # literals and rows beyond which the model does not get anywhere
-_BITS = 28
+_BITS = 30
 _EXACT = 4e-16
 
 
@@ -224,6 +224,11 @@ def _model(
                 if z is not None
             }
             done = model.new_int_var(0, last, "")
+            moment: Any = release.more
+            if release.share:
+                moment = model.new_int_var(0, last, "")
+                p, q = release.share.numerator, release.share.denominator
+                model.add(q * moment + (q - 1) >= p * cycle)
             model.add(
                 due.share.denominator * done <= due.share.numerator * cycle + due.share.denominator * due.more
             )  # (4)
@@ -231,9 +236,8 @@ def _model(
                 if z is None:
                     continue
                 begun, seconds = start[way.first], units.down(way.seconds)
-                head = release.more + units.down(max(0.0, end[k] - way.seconds))
-                p, q = release.share.numerator, release.share.denominator
-                model.add(q * begun >= p * cycle + q * head - (q - 1)).only_enforce_if(z)  # (2)
+                head = units.down(max(0.0, end[k] - way.seconds))
+                model.add(begun >= moment + head).only_enforce_if(z)  # (2)
                 model.add(done >= begun + seconds).only_enforce_if(z)  # (5)
                 _wait(model, one, k, rows[k], literal, start, seconds, units)  # (3)
                 for v in range(way.first, way.last + 1):

@@ -39,8 +39,8 @@ and, under prices of the devices' time that a linear program gives, the cheapest
     maximise r  subject to  flows f_kg >= 0 of value r along the ways of each model,  sum_gk |F_g| t_k f_kg <= H_1 on each p  (11)
 
 Policies (``edf``, ``fifo``, ``rate-monotonic`` on ways by which a model alone is done first, ``best-device-edf`` and
-``one-device-edf`` on uncut ones) are run by the discrete-event replay (:mod:`hetopt.replay`) until they repeat themselves; ``annealing`` inserts frames into the gaps of the cycle. A task of no
-length takes no device's time.
+``one-device-edf`` on uncut ones) are run by the discrete-event replay (:mod:`hetopt.replay`) until they repeat themselves;
+``annealing`` inserts frames into the gaps of the cycle. A task of no length takes no device's time.
 
 Sources: D. Kang, Y. Lee, J. Kim, arXiv 2508.17764 (2025), and Y. Gao et al., arXiv 2503.21109 (2025), for the questions; H. Kwon
 et al., XRBench, MLSys (2023), for scenarios; C. Hanen, A. Munier, in Scheduling Theory and its Applications (1995), for cyclic

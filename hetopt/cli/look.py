@@ -1,4 +1,4 @@
-"""Commands that show: list, explain, model, plot, versions, devices."""
+"""Commands that show: list, explain, model, plot, replay, versions, devices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 from hetopt.cli.group import INTERRUPTED, main
 from hetopt.cli.running import print_json, read_instance, running, user_formulation, writable
 from hetopt.cli.values import FILE, FORMULATION, JSON, QUESTION, Seconds
-from hetopt.errors import InputError
+from hetopt.errors import InputError, VerificationError
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["devices", "explain", "list_", "model", "plot", "versions"]
+__all__ = ["devices", "explain", "list_", "model", "plot", "replay", "versions"]
 
 
 @main.command("list")
@@ -136,6 +136,39 @@ def plot(file: Path, result: Path | None, formulation: Path | None, output: Path
         hetopt.verify(instance, claimed)
     drawing.save(instance, claimed, output)
     click.echo(f"{output}: written", err=True)
+    return 0
+
+
+@main.command()
+@FILE
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option("--trace", type=click.Path(path_type=Path), help="Trace to write, for Perfetto or chrome://tracing.")
+@FORMULATION
+@JSON
+def replay(file: Path, result: Path, trace: Path | None, formulation: Path | None, as_json: bool) -> int:
+    """Run the plan in RESULT event by event: latencies, misses, utilisation, memory over time.
+
+    A second opinion: what cannot start as planned, or a value that comes out other than claimed, is an error.
+    """
+    import json
+
+    import hetopt
+    from hetopt import report
+    from hetopt.io.atomic import atomic_write
+    from hetopt.replay import chrome_trace, replayed
+
+    instance = read_instance(file, formulation)
+    writable(trace)
+    found = replayed(instance, hetopt.read_result(result, instance))
+    if trace is not None:
+        atomic_write(trace, json.dumps(chrome_trace(instance, found)) + "\n")
+        click.echo(f"{trace}: {len(found.runs)} runs, {len(found.transfers)} transfers", err=True)
+    if as_json:
+        print_json(found.to_json(instance))
+    else:
+        report.print_replay(found.to_json(instance))
+    if found.complaints:
+        raise VerificationError(found.complaints)
     return 0
 
 

@@ -9,6 +9,7 @@ reading of tables only, so that this is a second opinion on plans. It knows no s
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,15 +20,37 @@ from hetopt.records import Link
 from hetopt.replay.events import Work, execute
 from hetopt.replay.report import TOLERANCE, Frame, Replay, Run, Transfer, told
 from hetopt.replay.trace import chrome_trace
+from hetopt.result import Result
 from hetopt.solution import Solution
 from hetopt.verify.online import speeds_of
 from hetopt.verify.streams import Streams, Way, streams_of
 
-__all__ = ["POLICIES", "Frame", "Replay", "Run", "Transfer", "chrome_trace", "follow", "replay"]
+__all__ = ["POLICIES", "Frame", "Replay", "Run", "Transfer", "chrome_trace", "follow", "replay", "replayed"]
 
 POLICIES = ("edf", "fifo", "rate-monotonic")
 MAKESPAN = ("schedule.latency", "partition.mapping")
 CYCLIC = ("schedule.periodic", "schedule.periodic_drops", "schedule.periodic_rate")
+
+
+def replayed(instance: Instance, result: Result) -> Replay:
+    """Run a result's plan; complains where its objective comes out another one than claimed.
+
+    Raises
+    ------
+    InputError
+        The result is of another instance or holds no plan, or :func:`replay` cannot run it.
+    """
+    if result.instance_digest != instance.digest:
+        raise InputError(f"the result is of another instance ({result.instance_name!r}); give the file that was solved")
+    if result.solution is None:
+        raise InputError("the result holds no plan, so there is nothing to replay")
+    found = replay(instance, result.solution, result.problem, result.question)
+    if result.objective is None or found.objective is None:
+        return found
+    if abs(found.objective - result.objective) > TOLERANCE * max(abs(result.objective), abs(found.objective)):
+        text = f"the replay comes to the value {found.objective:.9g}, the result claims {result.objective:.9g}"
+        return dataclasses.replace(found, complaints=(*found.complaints, text))
+    return found
 
 
 def replay(instance: Instance, solution: Solution, problem: str, question: Mapping[str, Any]) -> Replay:
@@ -123,7 +146,7 @@ def _cyclic(instance: Instance, solution: Solution, problem: str, question: Mapp
         f"frame {f.number} of {streams.models[f.job].name!r} misses its deadline by {f.latency - f.deadline:.9g}"
         for f in over
     ]
-    return Replay(**{**found.__dict__, "complaints": (*found.complaints, *complaints)})
+    return dataclasses.replace(found, complaints=(*found.complaints, *complaints))
 
 
 def follow(

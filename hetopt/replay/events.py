@@ -100,7 +100,8 @@ def execute(
             touched.add(-1 - k if k < 0 else works[k].device)
             if k >= 0 and kind == 1 and not arrived[k]:
                 arrived[k] = True
-                heapq.heappush(ready[works[k].device], (works[k].key, k))
+                if math.isnan(works[k].planned):
+                    heapq.heappush(ready[works[k].device], (works[k].key, k))
             if (
                 k >= 0
                 and arrived[k]
