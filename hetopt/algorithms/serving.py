@@ -21,6 +21,7 @@ from hetopt.algorithms.serving_construct import Attempt, Candidate, build, build
 from hetopt.algorithms.serving_exact import options, solve_small
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork
+from hetopt.algorithms.serving_pack import pack
 from hetopt.algorithms.serving_view import look
 from hetopt.verify.serving import max_flow
 from hetopt.verify.serving_bound import check_bound
@@ -147,8 +148,9 @@ class _Search:
             self._report(*self._in_use())
 
     def first_plans(self, given: tuple[Ints, Ints] | None) -> None:
-        """Placement rules, and climbing from the best of them."""
+        """Placement rules and disjoint chains, and climbing from the best of them."""
         starts = [*([] if given is None else [given]), *baselines(self.network).values()]
+        starts.append(pack(self.network, seed=self.seed, should_stop=self.should_stop))
         plans = [Candidate(plan_value(self.network, *plan), *plan) for plan in starts]
         plans.sort(key=lambda plan: -plan.value)
         self.offer(plans[0])

@@ -16,7 +16,10 @@ _TICK = 0.05  # seconds between looks at the stop sign
 
 
 class SatAnswer(NamedTuple):
-    """How a run ended, the value of a variable in its best solution (when there is one), and the objective's bound."""
+    """How a run ended, the value of a variable in its best solution (when there is one), and the objective's bound.
+
+    The bound is that of a maximisation, ``inf`` until there is one.
+    """
 
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     value: Callable[[Any], int]
@@ -59,6 +62,8 @@ def solve_model(
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = effort
+    told: list[float] = []
+    solver.best_bound_callback = told.append
     done = threading.Event()
 
     def listen() -> None:
@@ -78,6 +83,7 @@ def solve_model(
         cp_model.FEASIBLE: "feasible",
         cp_model.INFEASIBLE: "infeasible",
     }
-    return SatAnswer(
-        words.get(status, "unknown"), lambda variable: int(solver.value(variable)), solver.best_objective_bound
-    )
+    word = words.get(status, "unknown")
+    # a run that ends before the search has no bound, and CP-SAT reports 0 in its place
+    bound = solver.best_objective_bound if told or word in ("optimal", "feasible") else float("inf")
+    return SatAnswer(word, lambda variable: int(solver.value(variable)), bound)

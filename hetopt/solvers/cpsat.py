@@ -127,9 +127,15 @@ class CpSat(Adapter):
             def on_solution_callback(self) -> None:
                 watch.incumbent(_values(self.response_proto, where))
 
+        told: list[float] = []
+
+        def tell(value: float) -> None:
+            told.append(value)
+            _tell_bound(to_bound, watch, value)
+
         has_objective = cp.has_objective()
         if has_objective:
-            solver.best_bound_callback = lambda value: _tell_bound(to_bound, watch, value)
+            solver.best_bound_callback = tell
         watch.on_stop = solver.stop_search
         with ExitStack() as stack:
             if options.log_file is not None:
@@ -148,8 +154,8 @@ class CpSat(Adapter):
             answer = replace(answer, x=_values(solver.response_proto, where))
         if not has_objective or status == "INFEASIBLE":
             return answer
-        # until there is a bound, the end of the integers stands in its place
-        known = abs(solver.best_objective_bound) < 2.0**62
+        # until there is a bound, 0 (when the run ends before the search) or the end of the integers stands in its place
+        known = (answer.x is not None or bool(told)) and abs(solver.best_objective_bound) < 2.0**62
         bound = to_bound(solver.best_objective_bound) if known else None
         value = to_bound(solver.objective_value) if answer.x is not None else None
         return replace(answer, objective=value, bound=bound)

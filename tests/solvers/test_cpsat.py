@@ -151,3 +151,17 @@ def test_fractional_offsets_are_exact():
     model.minimize(model.integer("x", lower=-3, upper=3), 2, offset=0.125)
     answer = cpsat.solve(model)
     assert (answer.objective, answer.bound) == (-5.875, -5.875)
+
+
+def test_a_run_that_ends_before_the_search_has_no_bound():
+    """CP-SAT reports a bound of 0 then, which no plan of this maximisation is as low as."""
+    model = cp_model.CpModel()
+    x = [model.new_int_var(1, 9, f"x{k}") for k in range(300)]
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        chosen = rng.choice(300, 5, replace=False)
+        model.add(sum(int(w) * x[k] for w, k in zip(rng.integers(1, 9, 5), chosen, strict=True)) <= 60)
+    model.maximize(sum(x))
+    answer = cpsat.solve(CpProgram(model, x, sense="max"), Options(time_limit=1e-6))
+    assert answer.x is None
+    assert answer.bound is None
