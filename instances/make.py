@@ -101,6 +101,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("schedule/stream-8x5-speeds.json", "job-stream", {"speeds": True, "seed": 1}),
     ("sharing/gangs-20x8.json", "gangs", {"seed": 1}),
     ("sharing/gangs-10x8-nodes.json", "gangs", {"question": "gang-nodes", "gangs": 10, "seed": 1}),
+    ("sharing/colocation-40x3.json", "colocation", {"seed": 1}),
     *(_mapping(question) for question in ("mapping", "mapping-throughput")),
     ("partition/serving-10.json", "serving", {"nodes": 10, "layers": 24, "types": 3, "clusters": 2, "slow": 0.2, "seed": 2}),
 )  # fmt: skip
