@@ -46,7 +46,9 @@ for place, name in ((-0.2, "threshold"), (0.2, "equal")):
     seconds = [table[device]["seconds"][count] for device, count in shards.items()]
     bars = axis.bar(np.arange(len(shards)) + place, seconds, 0.38, label=f"{name}: {answers[name].objective:.1f} s")
     axis.bar_label(bars, [str(count) for count in shards.values()], fontsize=7)
-axis.set(xticks=range(len(table)), xticklabels=list(table), ylabel="seconds; shards above", title="A round on twelve phones")
+axis.set(
+    xticks=range(len(table)), xticklabels=list(table), ylabel="seconds; shards above", title="A round on twelve phones"
+)
 axis.legend()
 plt.show()
 
