@@ -13,7 +13,12 @@ as long as its longest path; another one as long as its longest path with each n
 A set of an accelerator lies within one block, because it is convex; so any plan is a sequence of barriers and blocks that
 is no shorter than in the relaxation. With q subgraphs an accelerator, count each of them. Values are the integers of
 :mod:`hetopt.algorithms.latency_graph`. Source of the problem: Tarnawski et al., NeurIPS 2020; the relaxation is our own.
-Time O(pairs of nested ideals that pass the pruning), each with the degree of the node added.
+
+Cuts make it quick. Ideals with the same cuts are a *gap*. An accelerator with a cut that goes from ideal I to an ideal J of
+a later gap holds the gap's nodes outside I; so its load is that of one that goes from the gap's last ideal to J, and a
+number that depends on I alone (less than it where an output passes over a cut: then what is uncertain is not counted). It
+is enough to list J once a gap, with the best I for each amount of memory that J leaves. Time O(gaps x ideals, pairs of
+nested ideals of one gap that pass the pruning), each with the degree of the node added.
 """
 
 from __future__ import annotations
@@ -90,16 +95,16 @@ def barriers(
     cut = cuts(graph)
     arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(9))
     rest, after, reached = np.zeros(size, np.int64), arrays[0], arrays[1]
+    view, scratch = _view(graph), _scratch(graph, size)
     _remaining(lattice, tails(graph), rest)
     sent, hold, hold_open = np.zeros(size, np.int64), np.full(size, NEVER), np.full(size, NEVER)
     _sent(lattice, cut, *_outputs(graph), sent)
     _hold(lattice, cut, graph.acc, rest, sent, hold, hold_open)
+    gaps = _gaps(graph, lattice, cut, view, scratch)
     after[:, 0] = reached[:, 0] = 0
-    scratch = _scratch(graph, size)
-    view = _view(graph)
     at = 0
     while at < size:
-        at = _forward(at, cap, view, lattice, cut, rest, hold, hold_open, after, reached, scratch, _BUDGET)
+        at = _forward(at, cap, view, lattice, cut, gaps, rest, hold, hold_open, after, reached, scratch, _BUDGET)
         if should_stop():
             return None
     closed, left, open_left, open_total, grow, grow_open, grow_inner = arrays[2:]
@@ -107,12 +112,43 @@ def barriers(
         at = size - 1
         while at >= 0:
             at = _backward(
-                at, cap, view, lattice, cut, rest, sent, reached, closed, left, open_left, open_total, grow, grow_open,
-                grow_inner, scratch, _BUDGET,
+                at, cap, view, lattice, cut, gaps, rest, sent, reached, closed, left, open_left, open_total, grow,
+                grow_open, grow_inner, scratch, _BUDGET,
             )  # fmt: skip
             if should_stop():
                 return None
     return Barriers(cap, reached, closed, left, open_left, open_total, grow, grow_open, grow_inner)
+
+
+class _Gaps(NamedTuple):
+    """Ideals by *gap*: those with the same cuts are numbered one after the other, and the last of them holds the others.
+
+    Attributes
+    ----------
+    first
+        (N,) at the last ideal of a gap that a cut follows, the first one; -1 elsewhere.
+    more, bytes
+        (N,) what an accelerator that goes on to the next cut pays and needs beyond one that starts at the gap's last ideal.
+    order
+        (N,) ideals of each gap by ``bytes``, in the gap's own places.
+    """
+
+    first: Ints
+    more: Ints
+    bytes: Ints
+    order: Ints
+
+
+def _gaps(graph: LatencyGraph, lattice: Lattice, cut: NDArray[np.bool_], view: _View, scratch: _Scratch) -> _Gaps:
+    size = len(lattice.words)
+    gap, first = np.zeros(size, np.int64), np.full(size, -1)
+    more, held = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    _, _, pins, pin_ptr = _outputs(graph)
+    last = np.maximum.reduceat(pins, pin_ptr[:-1]) if len(pins) else pins
+    _starts(lattice, cut, view, last, scratch, gap, more, held)
+    ends = np.flatnonzero(np.diff(gap))
+    first[ends] = np.concatenate([[0], ends + 1])[: len(ends)]
+    return _Gaps(first, more, held, np.lexsort((held, gap)))
 
 
 class _View(NamedTuple):
@@ -139,13 +175,15 @@ class _Scratch(NamedTuple):
     stack: Ints
     pins: Ints
     sends: NDArray[np.bool_]
+    paid: Ints
     inside: Ints
     ready: Ints
     running: Ints
     alone: Ints
     target: Ints
     cost: Ints
-    hosted: Ints
+    other: Ints
+    best: Ints
 
 
 def _view(graph: LatencyGraph) -> _View:
@@ -160,6 +198,7 @@ def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
         np.zeros((n + 2, 5), np.int64),
         np.zeros(nets, np.int64),
         np.zeros(nets, np.bool_),
+        np.zeros(nets, np.int64),
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
@@ -167,6 +206,7 @@ def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
         np.zeros(ideals, np.int64),
         np.zeros(ideals, np.int64),
         np.zeros(ideals, np.int64),
+        np.zeros(ideals + 1, np.int64),
     )
 
 
@@ -224,10 +264,50 @@ def _hold(lattice, cut, acc, rest, sent, hold, hold_open):  # type: ignore[no-un
 
 
 @njit
+def _starts(lattice, cut, g, last, s, gap, more, held):  # type: ignore[no-untyped-def]
+    """Gap of each ideal, and what an accelerator pays and holds for the gap's nodes outside the ideal.
+
+    The nodes A between two cuts that are outside: their time; what they read that nothing after the next cut reads; less
+    what an accelerator would read of them that starts when they are ready. A lower bound, exact unless outputs pass a cut.
+    """
+    n = len(cut)
+    for i in range(len(gap)):
+        low = 0
+        high = n
+        for v in range(n):
+            if cut[v]:
+                if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
+                    high = v
+                    break
+                low = v + 1
+                gap[i] += 1
+        s.turn[0] += 1
+        able = True
+        for v in range(low, high):
+            if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1):
+                continue
+            able = able and g.acc[v] < NEVER
+            more[i] += g.acc[v]
+            held[i] += g.size[v]
+            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
+                h = g.in_net[q]
+                u = g.net_source[h]
+                if u == v:
+                    if last[h] >= high:
+                        more[i] -= g.arrive[h]
+                elif last[h] < high and s.paid[h] != s.turn[0]:
+                    if u < 0 or (lattice.words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
+                        s.paid[h] = s.turn[0]
+                        more[i] += g.arrive[h]
+        if not able:
+            more[i] = NEVER
+
+
+@njit
 def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignore[no-untyped-def]
     """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + hold stays below limit.
 
-    Fills ``s.target`` and ``s.cost``; returns how many, and the steps taken. Nets are counted by pins inside; what has
+    Fills ``s.target``, ``s.cost`` and, with bytes, ``s.other``; returns how many, and the steps taken. Nets are counted by pins inside; what has
     arrived stays paid, while what is sent may still be kept inside by a larger set.
     """
     s.turn[0] += 1
@@ -276,6 +356,7 @@ def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignor
             elif held > 0:
                 s.target[found] = j
                 s.cost[found] = sure + send
+                s.other[found] = size
                 found += 1
         else:
             v = s.stack[depth, 2]
@@ -303,7 +384,7 @@ def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-unty
     """Ideals that a block without a cut leads to from ideal ``i``, with its length, where length + rest is below limit.
 
     ``beyond`` bounds what follows any larger block; nodes outside may run beside the block, so tails do not.
-    ``s.hosted`` is the length of the block all on the host, ``NEVER`` where it cannot be.
+    ``s.other`` is the length of the block all on the host, ``NEVER`` where it cannot be.
     """
     s.turn[0] += 1
     turn = s.turn[0]
@@ -357,7 +438,7 @@ def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-unty
             if length + rest[j] < limit:
                 s.target[found] = j
                 s.cost[found] = length
-                s.hosted[found] = hosted
+                s.other[found] = hosted
                 found += 1
             depth += 1
             s.stack[depth, 0] = j
@@ -374,7 +455,30 @@ def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-unty
 
 
 @njit
-def _forward(start, cap, g, lattice, cut, rest, hold, hold_open, after, reached, s, budget):  # type: ignore[no-untyped-def]
+def _within(i, room, gaps):  # type: ignore[no-untyped-def]
+    """How many of the ideals of the gap that ends at ``i``, in ``gaps.order``, need at most ``room`` bytes."""
+    low = gaps.first[i]
+    high = i + 1
+    while low < high:
+        middle = (low + high) // 2
+        if gaps.bytes[gaps.order[middle]] <= room:
+            low = middle + 1
+        else:
+            high = middle
+    return low - gaps.first[i]
+
+
+@njit
+def _earliest(i, row, gaps):  # type: ignore[no-untyped-def]
+    """Earliest time in ``row`` plus what it pays more, over the ideals of the gap that ends at ``i``."""
+    least = NEVER
+    for k in range(gaps.first[i], i + 1):
+        least = min(least, row[k] + gaps.more[k])
+    return least
+
+
+@njit
+def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, reached, s, budget):  # type: ignore[no-untyped-def]
     """Extend barriers from ideal ``start`` on; ``after`` holds those that follow a barrier, from which blocks begin."""
     nothing = np.zeros(reached.shape[1], np.int64)
     steps = 0
@@ -386,23 +490,14 @@ def _forward(start, cap, g, lattice, cut, rest, hold, hold_open, after, reached,
             after[f, i] = min(after[f, i], after[f - 1, i])
             reached[f, i] = min(reached[f, i], reached[f - 1, i])
         first = reached[layers - 1, i]
-        if first + rest[i] >= cap:
-            continue
-        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
-            v = lattice.node[p]
-            j = lattice.cover[p]
-            if cut[v] and g.host[v] < NEVER:
-                for f in range(layers):
-                    after[f, j] = min(after[f, j], reached[f, i] + g.host[v])
-                    reached[f, j] = min(reached[f, j], after[f, j])
-        if layers > 1:
-            found, more = _accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
-            steps += more + 1 + found * layers
-            for k in range(found):
-                j = s.target[k]
-                for f in range(1, layers):
-                    after[f, j] = min(after[f, j], reached[f - 1, i] + s.cost[k])
-                    reached[f, j] = min(reached[f, j], after[f, j])
+        if first + rest[i] < cap:
+            for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+                v = lattice.node[p]
+                j = lattice.cover[p]
+                if cut[v] and g.host[v] < NEVER:
+                    for f in range(layers):
+                        after[f, j] = min(after[f, j], reached[f, i] + g.host[v])
+                        reached[f, j] = min(reached[f, j], after[f, j])
         first = after[layers - 1, i]
         if first + rest[i] < cap:
             found, more = _blocks(i, cap - first, g, lattice, cut, rest, nothing, s)
@@ -410,9 +505,25 @@ def _forward(start, cap, g, lattice, cut, rest, hold, hold_open, after, reached,
             for k in range(found):
                 j = s.target[k]
                 for f in range(layers):
-                    reached[f, j] = min(reached[f, j], after[f, i] + s.hosted[k])
+                    reached[f, j] = min(reached[f, j], after[f, i] + s.other[k])
                     if f > 0:
                         reached[f, j] = min(reached[f, j], after[f - 1, i] + s.cost[k])
+        if gaps.first[i] < 0 or layers == 1:
+            continue
+        first = _earliest(i, reached[layers - 1], gaps)
+        found, more = _accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
+        steps += more + layers * (found + i - gaps.first[i])
+        for k in range(found):
+            s.other[k] = _within(i, g.room[0] - s.other[k], gaps)
+        for f in range(1, layers):
+            for k in range(i + 1 - gaps.first[i]):
+                one = gaps.order[gaps.first[i] + k]
+                s.best[k + 1] = min(s.best[k] if k > 0 else NEVER, reached[f - 1, one] + gaps.more[one])
+            for k in range(found):
+                if s.other[k] > 0:
+                    j = s.target[k]
+                    after[f, j] = min(after[f, j], s.best[s.other[k]] + s.cost[k])
+                    reached[f, j] = min(reached[f, j], after[f, j])
     return reached.shape[1]
 
 
@@ -423,6 +534,7 @@ def _backward(  # type: ignore[no-untyped-def]
     g,
     lattice,
     cut,
+    gaps,
     rest,
     sent,
     reached,
@@ -443,6 +555,22 @@ def _backward(  # type: ignore[no-untyped-def]
     for i in range(start, -1, -1):
         if steps > budget:
             return i
+        if gaps.first[i] >= 0 and layers > 1:
+            first = _earliest(i, reached[top], gaps)
+            found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
+            wide = i + 1 - gaps.first[i]
+            steps += more + layers * (found + wide)
+            for k in range(found):
+                s.other[k] = _within(i, g.room[0] - s.other[k], gaps)
+            for r in range(1, layers):
+                s.best[: wide + 1] = NEVER
+                for k in range(found):
+                    s.best[s.other[k]] = min(s.best[s.other[k]], s.cost[k] + left[r - 1, s.target[k]])
+                for k in range(wide, 0, -1):
+                    if k < wide:
+                        s.best[k] = min(s.best[k], s.best[k + 1])
+                    one = gaps.order[gaps.first[i] + k - 1]
+                    closed[r, one] = min(closed[r, one], s.best[k] + gaps.more[one])
         first = reached[top, i]
         if i == reached.shape[1] - 1:
             closed[:, i] = 0
@@ -453,12 +581,6 @@ def _backward(  # type: ignore[no-untyped-def]
                 if cut[v] and g.host[v] < NEVER:
                     for r in range(layers):
                         closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
-            if layers > 1:
-                found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
-                steps += more + 1 + found * layers
-                for k in range(found):
-                    for r in range(1, layers):
-                        closed[r, i] = min(closed[r, i], s.cost[k] + left[r - 1, s.target[k]])
             for r in range(layers):
                 left[r, i] = closed[r, i]
             found, more = _blocks(i, cap - first, g, lattice, cut, closed[top], open_left[top], s)
@@ -466,7 +588,7 @@ def _backward(  # type: ignore[no-untyped-def]
             for k in range(found):
                 j = s.target[k]
                 for r in range(layers):
-                    left[r, i] = min(left[r, i], s.hosted[k] + closed[r, j])
+                    left[r, i] = min(left[r, i], s.other[k] + closed[r, j])
                     if r > 0:
                         left[r, i] = min(left[r, i], s.cost[k] + closed[r - 1, j])
         for r in range(layers):
