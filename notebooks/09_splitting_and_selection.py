@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Work that can be split, and settings that can be chosen
 #
-# Shards of a data set on phones, batch sizes of processors that train together, a load that is sent before it is worked on; then one
-# variant a layer under budgets, a sharding for each operator, and degrees of parallelism with the launch line that follows. All the
-# instances are made up by generators that come with hetopt; each answer below is verified and carries a bound.
+# Shards of a data set on phones, batch sizes of processors that train together, a load that is sent before it is worked on;
+# then one variant a layer under budgets, a sharding for each operator, and degrees of parallelism with the launch line that
+# follows. All the instances are made up by generators that come with hetopt; each answer below is verified and carries a bound.
 
 # %%
 from pathlib import Path
@@ -20,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import hetopt
+from formulations.splitting.batch import curve
 from hetopt.io import generators
 from hetopt.io.launch import LAUNCHERS, Launch, read, write
 
@@ -28,8 +29,9 @@ INSTANCES = Path("../instances")
 # %% [markdown]
 # ## Shards: a round ends with the slowest
 #
-# Each device's seconds are a curve that bends when the device runs warm, and some batteries bind (Wang, Yang and Zhou, TPDS 2021).
-# The threshold search and OLAR (Lima Pilla, IPDPS 2021) are exact and must agree; equal parts are what happens without either.
+# Each device's seconds are a curve that bends when the device runs warm, and some batteries bind (Wang, Yang and Zhou, TPDS
+# 2021). The threshold search and OLAR (Lima Pilla, IPDPS 2021) are exact and must agree; equal parts are what happens without
+# either.
 
 # %%
 round_ = generators.get("federated").make(devices=12, shards=120, seed=1)
@@ -55,12 +57,10 @@ plt.show()
 # %% [markdown]
 # ## Batch sizes: how much balance costs
 #
-# A CPU with a small batch makes many more updates than a GPU with a large one, and the model drifts to what the CPU saw; Ma and Rusu
-# (2020) balance the updates at a loss of samples a second. The whole curve, each point exact:
+# A CPU with a small batch makes many more updates than a GPU with a large one, and the model drifts to what the CPU saw; Ma and
+# Rusu (2020) balance the updates at a loss of samples a second. The whole curve, each point exact:
 
 # %%
-from formulations.splitting.batch import curve
-
 profiles = hetopt.read(INSTANCES / "splitting/batch-profiles-2x4.json")
 print(f"{'balance':>8}  {'samples a second':>16}  {'utilisation':>11}")
 for balance, point in curve(profiles, [1, 1.5, 2, 4, 8, 16]):
@@ -82,9 +82,9 @@ print(sent.status, f"{sent.objective:.6f}", "bound", f"{sent.bound:.6f}", sent.s
 # %% [markdown]
 # ## One variant a layer
 #
-# Eighty layers with sixteen variants each, under budgets of memory and time (the question of Puzzle's distillation search, ICML 2025;
-# the losses are made up). The prices of the two budgets prove a bound that needs no solver, the MILP closes the rest. Three choices
-# that differ in at least eight layers each:
+# Eighty layers with sixteen variants each, under budgets of memory and time (the question of Puzzle's distillation search, ICML
+# 2025; the losses are made up). The prices of the two budgets prove a bound that needs no solver, the MILP closes the rest.
+# Three choices that differ in at least eight layers each:
 
 # %%
 library = generators.get("block-library").make(layers=80)
@@ -106,8 +106,9 @@ plt.show()
 # %% [markdown]
 # ## A sharding for each operator, and the launch line
 #
-# One mode for each operator with the seconds to lay tensors out anew in between (the question of Alpa's intra-operator pass), and
-# degrees of data, tensor and pipeline parallelism by a table. A launch line is handed out only after it was read back to the plan.
+# One mode for each operator with the seconds to lay tensors out anew in between (the question of Alpa's intra-operator pass),
+# and degrees of data, tensor and pipeline parallelism by a table. A launch line is handed out only after it was read back to
+# the plan.
 
 # %%
 sharded = hetopt.solve(hetopt.read(INSTANCES / "selection/operator-sharding-4x4.json"))
