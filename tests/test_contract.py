@@ -46,7 +46,7 @@ def variants(one: Problem) -> list[dict[str, object]]:
     ]
 
 
-LEAST, MOST = (6, 12) if os.environ.get("HETOPT_LONG_TESTS") else (4, 6)
+LEAST, MOST = (6, 12) if os.environ.get("HETOPT_LONG_TESTS") else (3, 4)
 
 
 def seeds(one: Problem) -> range:
