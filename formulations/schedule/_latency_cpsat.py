@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.schedule._graphs import graph, horizon, plan_of, schedule_of
+from formulations.schedule._residence import binds, in_room
+from formulations.schedule._residence_cpsat import add_residence, left_shifted
 from hetopt.algorithms.dag_bounds import heads, tails
-from hetopt.algorithms.dag_graph import TaskGraph
+from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.control import Control
 from hetopt.formulation import ConstraintModel, Question
 from hetopt.instance import Instance
 from hetopt.solution import Solution
+from hetopt.verify.residence import memory_over_time
 from hetopt.verify.schedule_bounds import whole_numbers
 
 __all__ = ["CPSAT", "Pool", "interval_model"]
@@ -30,10 +33,10 @@ MOST = 3_000_000  # conditional rows beyond which building alone takes minutes
 
 
 class CPSAT(ConstraintModel):
-    """(1)-(3), (14)-(17)."""
+    """(1)-(3), (14)-(17), and (19)-(24) for memory over time."""
 
     name = "cpsat"
-    title = "CP-SAT (1)-(3), (14)-(17): an optional interval for each task and device"
+    title = "CP-SAT (1)-(3), (14)-(17), memory over time (19)-(24): an optional interval for each task and device"
     kind = "exact"
 
     def fits(self, instance: Instance, question: Question) -> str | None:
@@ -61,10 +64,15 @@ class CPSAT(ConstraintModel):
         model, x, starts, _ = interval_model(g, able, length, early, behind, last, unit)
         n = instance.n_tasks
         self._places(instance, model, x)
+        ends: list[Any] = []
+        if binds(instance, question):
+            ends = add_residence(
+                model, instance, x, starts, length, last, unit, exact=whole_numbers(instance) and unit == 1
+            )
         points = [literal for literals in x for literal in literals.values()]
         pairs = np.array([(v, i) for v in range(n) for i in x[v]], np.int64).reshape(-1, 2)
         program = CpProgram(
-            model, [*points, *starts], to_bound=lambda bound: math.ceil(bound - 1e-6) * unit, name=self.name
+            model, [*points, *starts, *ends], to_bound=lambda bound: math.ceil(bound - 1e-6) * unit, name=self.name
         )
         object.__setattr__(program, "pairs", pairs)
         return program
@@ -99,7 +107,11 @@ class CPSAT(ConstraintModel):
         chosen = pairs[np.asarray(x)[: len(pairs)] > 0.5]
         machine = np.zeros(n, np.int64)
         machine[chosen[:, 0]] = chosen[:, 1]
-        found = schedule_of(instance, machine, np.asarray(x, np.float64)[len(pairs) :])
+        moments = np.asarray(x, np.int64)[len(pairs) :]
+        if binds(instance, question):
+            found = _in_room(instance, machine, moments)
+        else:
+            found = schedule_of(instance, machine, moments.astype(np.float64))
         if found is None:
             raise ValueError("the tasks do not fit on the devices that the model gave them")
         return plan_of(found)
@@ -113,7 +125,8 @@ class CPSAT(ConstraintModel):
         pairs, start = program.pairs, solution.start / _unit(instance)
         literals = np.asarray(solution.placement[pairs[:, 0]] == pairs[:, 1], np.float64)
         exact = bool((start == np.floor(start)).all()) and whole_numbers(instance)
-        return np.concatenate([literals, start if exact else np.full(instance.n_tasks, np.nan)])
+        ends = np.full(len(program.variables) - len(pairs) - instance.n_tasks, np.nan)
+        return np.concatenate([literals, start if exact else np.full(instance.n_tasks, np.nan), ends])
 
 
 def interval_model(
@@ -195,7 +208,7 @@ class Pool(ConstraintModel):
             return "the devices differ"
         if len(instance.edges) and (g.latency.any() or (g.slowness.any() and instance.edge_data.any())):
             return "transfers between devices take time"
-        if (instance.group >= 0).any() or (instance.memory.sum() > g.room).any():
+        if (instance.group >= 0).any() or (instance.memory.sum() > g.room).any() or binds(instance, question):
             return "groups or memory tell the devices apart"
         return None
 
@@ -250,6 +263,22 @@ class Pool(ConstraintModel):
         start = None if solution.start is None else solution.start / _unit(instance)
         exact = start is not None and bool((start == np.floor(start)).all()) and whole_numbers(instance)
         return start if exact else None
+
+
+def _in_room(instance: Instance, machine: NDArray[np.int64], moments: NDArray[np.int64]) -> Schedule | None:
+    """The schedule of a point's starts, and of its ends where they were rounded; else one in their order, where room is kept."""
+    g, n = graph(instance), instance.n_tasks
+    start = moments[:n]
+    found: Schedule | None
+    if len(moments) > n:
+        found = left_shifted(instance, machine, start, moments[n:], _unit(instance))
+    else:
+        end = start + g.time[np.arange(n), machine]
+        found = Schedule(machine, start.astype(np.float64), end, float(end.max(initial=0.0)))
+    if found is not None and not memory_over_time(instance, machine, found.start, found.end):
+        return found
+    tried = in_room(instance, [Schedule(machine, start.astype(np.float64), start.astype(np.float64), math.inf)])
+    return tried.schedule if tried is not None and tried.left == 0 else None
 
 
 def _down(instance: Instance, seconds: NDArray[np.float64]) -> NDArray[np.float64]:

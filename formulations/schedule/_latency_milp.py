@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from formulations._jobs import time_unit
 from formulations.schedule._graphs import graph, horizon, plan_of, schedule_of, transfer_pairs
+from formulations.schedule._residence import binds
 from hetopt.formulation import LinearFormulation, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
@@ -65,7 +66,9 @@ class MILP(LinearFormulation):
     kind = "exact"
 
     def fits(self, instance: Instance, question: Question) -> str | None:
-        """Few enough rows."""
+        """Few enough rows, and no memory over time."""
+        if binds(instance, question):
+            return "memory over time is not stated as a MILP; cpsat states it"
         size = self.size(instance, question)
         return f"it would have up to {size:,} nonzeros, more than {MOST:,}" if size > MOST else None
 

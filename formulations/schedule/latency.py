@@ -8,7 +8,8 @@ Asked of a model or a workflow for which one pass shall end soonest: which task 
     c_uvpq            L_pq + b_uv / B_pq: seconds from p to q, 0 for p = q.  Links are directed; without a link of the two, the
                       way through host memory.  Transfers do not get in each other's way
     r_v, a_p          release of the task's job; first second a device is free
-    m_v, M_p          bytes of a task and of a device: the sum of all tasks placed there counts, whenever they run
+    m_v, M_p, o_v     bytes of a task, of a device, of a task's result: the sum of m_v of all tasks placed there counts,
+                      whenever they run, and o_v does not; see (19)-(24) for memory over time
 
     variables
     x_vp in {0,1}     v runs on p;      s_v >= r_v  start;      y_uv in {0,1}  u before v, for pairs that no way orders
@@ -39,10 +40,32 @@ Asked of a model or a workflow for which one pass shall end soonest: which task 
 
 ``pool``, for identical devices without transfers: at most |D| intervals at once                (18)
 
+With ``memory`` = ``over-time``, weights m_v stay, and results and copies of them come and go. They are blocks: on p, w bytes in
+[begin, until). The result of u has h_u = max(o_u, max_v b_uv) bytes; R_uq are the readers of u that run on q. With e_v the end
+of v, whose length may be rounded down (f_v in {0, 1} units; 0 with whole numbers),
+
+    e_v = s_v + sum_p t_vp x_vp + f_v                                                              (19)
+    result of u on its device p:  h_u bytes in [s_u, until_u),   until_u >= e_u                    (20)
+                                  until_u >= e_v for v in R_up,  until_u >= e_u + c_uvpq for v in R_uq     (21)
+    copy of u on another q:       max b_uv over R_uq in [e_u, until_uq),  until_uq >= e_v for v in R_uq    (22)
+                                  (none where x_uq or R_uq is empty)                               (23)
+    at every moment the blocks on p have at most M_p - sum_v m_v x_vp bytes                        (24)
+
+(24) is ``cumulative`` over optional intervals. Whatever holds without (19)-(24) still bounds. Delaying a task may make room, so
+schedules in which nothing can start earlier are not enough. But say of a best schedule, for each two blocks on a device and
+each two tasks, whether one ends before the other begins: schedules that keep what is said keep (24), for blocks that overlap
+two by two overlap at one moment (Helly). They are the solutions of rows s_v >= s_u + w, which have a least one, and in it each
+start is a release, or
+
+    s_v = s_u + t_u + c - r   for some u,   c in {0, c_uvpq of an edge from u},  r in {0, t_v}              (25) tight
+
+So with whole numbers some best schedule is whole, it ends within the horizon, and trying (25) is exhaustive.
+
 ``paths`` proves bounds without a solver, replayed from the instance (:mod:`hetopt.algorithms.dag_bounds` has the argument): the
 longest way with its transfers, and the work between a head and a tail under prices of the devices' time. The list schedules
 (:mod:`hetopt.algorithms.dag_list`) and ``annealing`` give plans. ``rank`` chooses how HEFT and CPoP average (``saga``: as the
-package anrg-saga 2.0 does, so that its values come out).
+package anrg-saga 2.0 does, so that its values come out). Where memory over time binds, both take the devices and the order of
+the list schedules and wait for room (:mod:`hetopt.algorithms.dag_room`); a heuristic may then find no plan where there is one.
 
 Sources: H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13 (2002), for the question and HEFT; S. Pal et al., IEEE Micro 39 (2019),
 for a model's graph on several GPUs; P. Baptiste, C. Le Pape, W. Nuijten, Constraint-Based Scheduling (2001), for heads and tails.
@@ -62,6 +85,7 @@ from formulations._jobs import jobs_of, shortfalls
 from formulations.schedule._graphs import graph, plan_of, rescheduled
 from formulations.schedule._latency_cpsat import CPSAT, Pool
 from formulations.schedule._latency_milp import LP, MILP
+from formulations.schedule._residence import annealed, binds, candidates, in_room, too_large
 from hetopt.algorithms.dag_anneal import anneal
 from hetopt.algorithms.dag_bounds import head_load_tail, heads, path_bound, tails
 from hetopt.algorithms.dag_list import RULES, Rule, in_order, list_schedule
@@ -70,12 +94,21 @@ from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Que
 from hetopt.instance import Instance
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
+from hetopt.verify.residence import memory_over_time, peaks
 from hetopt.verify.schedule import check_schedule
 from hetopt.verify.schedule_bounds import replay_schedule_bound, whole_numbers
 from hetopt.verify.sequence import gantt_details
 
 __all__ = ["PROBLEM", "Annealing", "Latency", "ListSchedule", "Paths"]
 
+_ROOM = {
+    1: (6, 14),
+    3: (12, 24),
+    4: (6, 14),
+    7: (6, 14),
+    10: (6, 14),
+    11: (12, 24),
+}  # of samples whose devices have limits
 _TITLES = {
     "heft": "HEFT: ready tasks by mean way to the end, each where it ends first, in gaps too",
     "cpop": "CPoP: the critical path on one device, other tasks where they end first",
@@ -103,6 +136,13 @@ class ListSchedule(Method):
         found = list_schedule(graph(instance), self.rule, rank=question.get("rank", "paper"))
         if found is None:
             return Outcome(notes=(f"{self.rule} left a task without a device that has room",))
+        if binds(instance, question):
+            tried = in_room(instance, [found])
+            if tried is None or tried.left:
+                return Outcome(
+                    notes=(f"on the devices that {self.rule} chose no order was found in which results find room",)
+                )
+            found = tried.schedule
         control.report_plan(plan_of(found))
         return Outcome()
 
@@ -116,6 +156,8 @@ class Annealing(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Every rule; then annealing again and again, hotter and longer, while a time limit leaves time."""
+        if binds(instance, question):
+            return annealed(instance, question, control)
         g = graph(instance)
         best = rescheduled(instance, control.plan) if control.plan is not None else None
         for rule in RULES:
@@ -181,6 +223,9 @@ class Latency(Problem):
     )
     options: ClassVar[tuple[Option, ...]] = (
         Option("rank", ("paper", "saga"), "paper", "how HEFT and CPoP average times and links"),
+        Option(
+            "memory", ("placed", "over-time"), "placed", "weights alone, or weights and the results held at each moment"
+        ),
     )
     methods = (CPSAT(), Pool(), MILP(), LP(), Paths(), *(ListSchedule(rule) for rule in RULES), Annealing())
 
@@ -190,14 +235,22 @@ class Latency(Problem):
         if not np.isfinite(done).all():
             return Evaluation(math.inf, violations)
         assert solution.placement is not None
-        value = float(done.max(initial=0.0))
-        return Evaluation(value, violations, {"devices": gantt_details(instance, solution.placement, done)})
+        value, details = float(done.max(initial=0.0)), gantt_details(instance, solution.placement, done)
+        if question.get("memory", "placed") == "over-time":
+            assert solution.start is not None
+            violations += memory_over_time(instance, solution.placement, solution.start, done)
+            for row, peak in zip(
+                details.values(), peaks(instance, solution.placement, solution.start, done), strict=True
+            ):
+                row["peak_memory"] = float(peak)
+        return Evaluation(value, violations, {"devices": details})
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
-        """A group that runs nowhere, more bytes than there is room."""
+        """A group that runs nowhere, more bytes than there is room, a task whose results and inputs fit nowhere."""
         graph(instance)
         jobs = jobs_of(instance)
-        return shortfalls(instance, replace(jobs, most=np.full(instance.n_devices, np.inf)))
+        seen = shortfalls(instance, replace(jobs, most=np.full(instance.n_devices, np.inf)))
+        return seen or (too_large(instance) if binds(instance, question) else ())
 
     def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
         """With whole numbers throughout, some best plan has a whole value: round up."""
@@ -240,7 +293,7 @@ class Latency(Problem):
             Device(
                 name=f"d{i}",
                 available_from=0 if alike or rng.random() < 0.6 else int(rng.integers(0, 6)),
-                memory=int(rng.integers(6, 14)) if seed % 3 == 1 else None,
+                memory=int(rng.integers(*_ROOM[seed % 12])) if seed % 12 in _ROOM else None,
             )
             for i in range(d)
         ]
@@ -279,11 +332,14 @@ class Latency(Problem):
         return Instance.build(devices, jobs, links, question={"objective": self.objectives[0]})
 
     def every_plan(self, instance: Instance, question: Question) -> Iterator[Solution]:
-        """All placements in all topological orders, each task as early as possible behind those before it."""
+        """All placements in all topological orders, each task as early as possible behind those before it; or by (25)."""
         g = graph(instance)
         edges = instance.edges.tolist()
         for plain in super().every_plan(instance, question):
             assert plain.placement is not None
+            if question.get("memory", "placed") == "over-time":
+                yield from candidates(instance, plain.placement)
+                continue
             for order in permutations(range(instance.n_tasks)):
                 if all(order.index(u) < order.index(v) for u, v in edges):
                     found = in_order(g, np.array(order), wish=plain.placement, insertion=False)

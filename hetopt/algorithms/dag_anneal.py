@@ -16,7 +16,7 @@ from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.algorithms.dag_kernels import by_priority, place
 from hetopt.algorithms.jit import njit
 
-__all__ = ["anneal"]
+__all__ = ["anneal", "critical_task", "uniform"]
 
 _CHUNK = 150_000  # decoded tasks times devices between two questions whether to stop, about 0.1 seconds
 
@@ -67,7 +67,7 @@ def anneal(
 
 
 @njit
-def _random(state: Any) -> float:
+def uniform(state: Any) -> float:
     """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
     z = state[0]
     z ^= z << np.uint64(13)
@@ -78,13 +78,13 @@ def _random(state: Any) -> float:
 
 
 @njit
-def _critical(
+def critical_task(
     state: Any, machine: Any, start: Any, end: Any, pred_start: Any, pred: Any, data: Any, latency: Any, slowness: Any
 ) -> int:
     """A task on the chain that ends last, a random number of links back."""
     n = len(start)
     v = int(np.argmax(end))
-    back = int(_random(state) * (1 + 2 * np.sqrt(n)))
+    back = int(uniform(state) * (1 + 2 * np.sqrt(n)))
     for _ in range(back):
         following, latest = -1, -1.0
         for j in range(pred_start[v], pred_start[v + 1]):
@@ -94,7 +94,7 @@ def _critical(
                 there += latency[machine[u], machine[v]] + data[j] * slowness[machine[u], machine[v]]
             if there > latest:
                 latest, following = there, u
-        if latest < start[v] * (1 - 1e-9) or _random(state) < 0.1:
+        if latest < start[v] * (1 - 1e-9) or uniform(state) < 0.1:
             for u in range(n):
                 if u != v and machine[u] == machine[v] and abs(end[u] - start[v]) <= 1e-9 * end[u]:
                     following = u
@@ -116,26 +116,26 @@ def _anneal(state: Any, at: int, until: int, steps: int, hot: float, cold: float
     for step in range(at, until):
         temperature = hot * (cold / hot) ** (step / steps) if hot > 0.0 else 0.0
         priority, wish = -start, machine.copy()
-        v = _critical(state, machine, start, end, pred_start, pred, data, latency, slowness)
-        for change in range(1 + int(_random(state) * 3)):
+        v = critical_task(state, machine, start, end, pred_start, pred, data, latency, slowness)
+        for change in range(1 + int(uniform(state) * 3)):
             if change:
-                if _random(state) < 0.5:
-                    v = int(_random(state) * n)
-                elif pred_start[v + 1] > pred_start[v] and _random(state) < 0.5:
-                    v = pred[pred_start[v] + int(_random(state) * (pred_start[v + 1] - pred_start[v]))]
+                if uniform(state) < 0.5:
+                    v = int(uniform(state) * n)
+                elif pred_start[v + 1] > pred_start[v] and uniform(state) < 0.5:
+                    v = pred[pred_start[v] + int(uniform(state) * (pred_start[v + 1] - pred_start[v]))]
                 elif succ_start[v + 1] > succ_start[v]:
-                    v = succ[succ_start[v] + int(_random(state) * (succ_start[v + 1] - succ_start[v]))]
-            which = _random(state)
+                    v = succ[succ_start[v] + int(uniform(state) * (succ_start[v + 1] - succ_start[v]))]
+            which = uniform(state)
             if which < 0.7:
-                wish[v] = int(_random(state) * m) if which < 0.45 else -1
+                wish[v] = int(uniform(state) * m) if which < 0.45 else -1
                 for u in range(n if grouped else 0):  # those that share its device go along
                     if unit[u] == unit[v]:
                         wish[u] = wish[v]
             if which >= 0.3:
-                priority[v] += (1.2 * _random(state) - 0.3) * 0.15 * makespan
-        if _random(state) < 0.08:
-            first = _random(state) * makespan
-            last = first + 0.3 * _random(state) * makespan
+                priority[v] += (1.2 * uniform(state) - 0.3) * 0.15 * makespan
+        if uniform(state) < 0.08:
+            first = uniform(state) * makespan
+            last = first + 0.3 * uniform(state) * makespan
             for u in range(n):
                 if first <= start[u] < last:
                     wish[u] = -1
@@ -144,7 +144,7 @@ def _anneal(state: Any, at: int, until: int, steps: int, hot: float, cold: float
             order, wish, nothing, True, time, pred_start, pred, data, latency, slowness, release, free, unit, need, room
         )
         if value <= makespan or (
-            temperature > 0.0 and value < np.inf and _random(state) < np.exp((makespan - value) / temperature)
+            temperature > 0.0 and value < np.inf and uniform(state) < np.exp((makespan - value) / temperature)
         ):
             machine, start, end, makespan = found, begin, finish, value
             if value < makespan_b:
