@@ -100,7 +100,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("schedule/stream-4x3.json", "job-stream", {"jobs": 4, "tasks": 4, "cores": 1, "seed": 1}),
     ("schedule/stream-8x5-speeds.json", "job-stream", {"speeds": True, "seed": 1}),
     ("schedule/phone-3x3.json", "phone", {"seed": 6}),
-    ("schedule/phone-3x3-drops.json", "phone", {"pace": 150, "question": "periodic-drops", "seed": 6}),
+    ("schedule/phone-3x3-drops.json", "phone", {"pace": 120, "question": "periodic-drops", "seed": 6}),
     ("schedule/phone-3x3-rate.json", "phone", {"question": "periodic-rate", "seed": 6}),
     ("schedule/kernels-8x2.json", "kernel-graph", {"kernels": 8, "seed": 1}),
     ("schedule/kernels-12x3-split.json", "kernel-graph", {"accelerators": 2, "copy": 1, "grain": 4, "seed": 1}),

@@ -205,7 +205,7 @@ def _model(
         able = [free or moment <= one.deadline * (1 + 1e-9) for moment in end]
         shared = [model.new_bool_var("") if ok else None for ok in able]
         if drops and question["mapping"] == "fixed":
-            _cover(model, one, shared, 1)  # (8), which frames take or leave
+            _cover(model, one, shared, model.new_bool_var(""))  # (8), which frames take or leave
         for i in range(one.frames * cycles):
             present = model.new_bool_var("") if drops else 1
             literal = shared

@@ -94,9 +94,10 @@ def settled(instance: Instance, ways: Sequence[Ways], policy: str, rate: float, 
     for turn in range(_TURNS - 1, 0, -1):
         if _alike(turns[turn - 1], turns[turn], 1e-9 * cycle):
             numbers = [(j, i) for j, model in enumerate(streams.models) for i in range(model.frames)]
-            return [
-                Frame(j, i, tuple(way for way, _ in row), tuple(start for _, start in row))
-                for (j, i), row in zip(numbers, turns[turn], strict=True)
+            release = [(streams.models[j].phase + i * streams.models[j].period) / rate for j, i in numbers]
+            return [  # differences of moments may have been rounded to before the release
+                Frame(j, i, tuple(way for way, _ in row), tuple(max(start, begun) for _, start in row))
+                for (j, i), row, begun in zip(numbers, turns[turn], release, strict=True)
             ]
     return None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from formulations.schedule._periodic import Frame, plan_of, shortest_cycle
 from formulations.schedule._periodic_policies import MAPPINGS, Ways, cheapest_ways, fixed_ways
+from formulations.schedule._periodic_prices import device_prices
 from hetopt.control import Control
 from hetopt.formulation import Method, Outcome, Question, RunOptions
 from hetopt.instance import Instance
@@ -29,6 +30,7 @@ class _State:
         self.streams = streams
         self.random = np.random.default_rng(seed)
         self.insert = Inserter(streams, cycles)
+        self.price = np.array(device_prices(streams) or [1.0] * len(streams.latency))
         due = [
             (streams.models[j].phase + i * streams.models[j].period + streams.models[j].deadline, j, i)
             for j, i in self.insert.frames
@@ -41,17 +43,20 @@ class _State:
         return [ways for ways in found if ways is not None]
 
     def neighbour(self, ways: Sequence[Ways], order: Sequence[int]) -> tuple[list[Ways], list[int]]:
-        """Another model's ways, cheapest under random prices of the devices, or two frames in another order."""
+        """Other ways of a model, cheapest under random prices, perhaps with one at random among them; or another order."""
         random, streams = self.random, self.streams
         new, turn = list(ways), list(order)
         if random.random() < 0.5 or len(turn) < 2:
             j = int(random.integers(len(new)))
-            price = random.lognormal(0.0, 1.0, len(streams.latency))
-            noise = float(random.uniform(0.0, 0.3))
+            price = (
+                self.price * random.lognormal(0.0, 0.5, len(self.price)) + random.uniform(0.0, 0.5) * self.price.mean()
+            )
+            liked = streams.models[j].ways[int(random.integers(len(streams.models[j].ways)))]
+            bonus = streams.models[j].period if random.random() < 0.5 else 0.0
             found = cheapest_ways(
                 streams,
                 streams.models[j],
-                lambda way: float(way.seconds * price[way.device] * (1 + noise * random.random())),
+                lambda way: float(way.seconds * price[way.device]) - (bonus if way == liked else 0.0),
                 streams.transfer,
             )
             new[j] = found if found is not None else new[j]
@@ -143,35 +148,42 @@ class SearchRate(Method):
         best = 0.0
 
         def tried(ways: Sequence[Ways], order: Sequence[int], rate: float) -> float:
-            """Late seconds at a rate; a plan without any is tightened and reported."""
+            """Rate of the order that frames take in the cycle of a rate, 0 where it keeps no deadlines at any; reported."""
             nonlocal best
             frames, late = state.insert(ways, order, rate, False)
-            if late > 0:
-                return late
+            if math.isinf(late):
+                return 0.0
             tight = shortest_cycle(streams, frames, whole / rate, cycles)
-            reached = whole / tight[1] if tight is not None else rate
-            if max(rate, reached) > best:
-                best = max(rate, reached)
-                kept = tight[0] if tight is not None and reached >= rate else frames
+            reached, kept = (whole / tight[1], tight[0]) if tight is not None else (0.0, frames)
+            if late == 0 and rate > reached:
+                reached, kept = rate, frames
+            if reached > best:
+                best = reached
                 control.report_plan(plan_of(instance, streams, kept, best))
-            return 0.0
+            return reached
 
         starts = state.starts()
         if not starts:
             return Outcome(notes=("no mapping covers every model",))
         first = first_plan(streams, cycles, question["least_rate"])
+        current, now = (starts[0], state.order), 0.0
         if first is not None:
-            tried(first[1], state.order, first[0])
-        current, late = (starts[0], state.order), math.inf
+            current = first[1], state.order
+            now = tried(*current, first[0])
+        top = current
         for step in _steps(control):
             if control.should_stop():
                 return Outcome("limit", "time")
-            target = max(best, question["least_rate"]) * (1 + (0.001, 0.01, 0.03)[step % 3])
+            if step % 400 == 399:
+                current, now = top, best
+            before = best
             other = state.neighbour(*current)
-            found = tried(*other, target)
-            heat = 0.1 * 0.997 ** (step % 1500)
-            if found <= late * (1 + heat * state.random.exponential()):
-                current, late = other, found if found > 0 else math.inf
+            found = tried(*other, max(now, question["least_rate"]) * (1.0 + 0.05 * state.random.random()))
+            heat = 0.05 * 0.98 ** (step % 400)
+            if found >= now * (1 - heat * state.random.exponential()):
+                current, now = other, found
+            if best > before:
+                top = other
         return Outcome()
 
 
@@ -218,7 +230,7 @@ class Inserter:
                 continue
             for p, mark in marks if may_drop else ():
                 busy[p].remove(mark)
-            late += 0.0 if may_drop else min(end - due, 100 * cycle)
+            late += 0.0 if may_drop else end - due
             placed.append(Frame(j, i, (), ()) if may_drop else Frame(j, i, ways[j], tuple(starts)))
         return placed, late
 

@@ -33,10 +33,8 @@ class Alone(NamedTuple):
 def alone(streams: Streams, model: Model) -> Alone:
     """Earliest ends of a model's ways, and its least latency (``inf`` where no segments fit together)."""
     ways = model.ways
-    ending: dict[int, list[int]] = {}
     holding: dict[int, list[int]] = {}
     for k, way in enumerate(ways):
-        ending.setdefault(way.last, []).append(k)
         for v in range(way.first, way.last + 1):
             holding.setdefault(v, []).append(k)
     into: dict[int, list[tuple[int, float]]] = {}
@@ -48,7 +46,7 @@ def alone(streams: Streams, model: Model) -> Alone:
         for v in range(way.first, way.last + 1):
             for u, sent in into.get(v, ()):
                 if not way.first <= u <= way.last:
-                    before = (k for k in holding[u] if ways[k].last < way.first) if u < v else ()
+                    before = (k for k in holding.get(u, ()) if ways[k].last < way.first) if u < v else ()
                     least = min((end[k] + streams.transfer(ways[k], way, sent) for k in before), default=math.inf)
                     ready = max(ready, least if u < v else 0.0)
         end.append(ready + way.seconds)
