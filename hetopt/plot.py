@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hetopt.errors import InputError
 from hetopt.instance import Instance
+from hetopt.replay import replayed
 from hetopt.result import Result
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
     if plan is not None and plan.start is not None and plan.placement is not None:
         drawn = Figure(figsize=(9, 1.2 + 0.35 * min(instance.n_devices, 40)), layout="constrained")
         _gantt(drawn.subplots(), instance, plan.placement, plan.start)
+    elif plan is not None and "frames" in plan.details and result is not None:
+        drawn = Figure(figsize=(9, 1.6 + 0.5 * min(instance.n_devices, 40)), layout="constrained")
+        _cycles(drawn.subplots(), instance, result)
     elif (
         plan is not None and plan.placement is not None and result is not None and (stages := _stages(instance, result))
     ):
@@ -211,6 +215,33 @@ def _gantt(axes: Axes, instance: Instance, placement: NDArray[np.int64], start: 
     axes.set_yticks(range(instance.n_devices), instance.device_names)
     axes.set_ylim(instance.n_devices - 0.5, -0.5)
     axes.set_xlabel("time")
+    _quiet_labels(axes, list(instance.device_names))
+
+
+def _cycles(axes: Axes, instance: Instance, result: Result) -> None:
+    """Two cycles of a plan that repeats, as the replay runs it: a bar a segment, coloured by model, a tick at each release."""
+    found = replayed(instance, result)
+    end = max(run.end for run in found.runs)
+    begin = max(0.0, end - 3 * found.seconds) // found.seconds * found.seconds
+    seen = set()
+    for run in found.runs:
+        if run.end > begin and run.start < begin + 2 * found.seconds:
+            name = instance.columns.job_name[run.frame.job]
+            axes.barh(
+                run.device, run.end - run.start, left=run.start - begin, edgecolor="white", linewidth=0.8,
+                color=COLOURS[run.frame.job % len(COLOURS)], label=None if name in seen else name,
+            )  # fmt: skip
+            seen.add(name)
+            axes.plot(
+                run.frame.release - begin, instance.n_devices - 0.4, marker="|", color=COLOURS[run.frame.job % len(COLOURS)],
+                clip_on=False,
+            )  # fmt: skip
+    axes.axvline(found.seconds, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xlim(0, 2 * found.seconds)
+    axes.set_yticks(range(instance.n_devices), instance.device_names)
+    axes.set_ylim(instance.n_devices - 0.4, -0.6)
+    axes.set_xlabel("seconds; two cycles, ticks below are releases")
+    axes.legend(fontsize=8, loc="upper right", ncols=4)
     _quiet_labels(axes, list(instance.device_names))
 
 
