@@ -19,6 +19,7 @@ __all__ = ["pages"]
 PICTURES = (
     ("stages.svg", "split-a-model-over-uneven-gpus.md", "stages.svg"),
     ("segments.svg", "how-many-edge-accelerators.md", "segments.svg"),
+    ("phone.svg", "run-models-with-periods.md", "phone.svg"),
 )
 """File, the page whose commands make it, and what it is called there."""
 
