@@ -85,7 +85,7 @@ class Search(Method):
                 workers=control.threads,
             )
         notes = (_nothing(network),) if control.value == 0.0 else ()
-        told = _cpsat() if answer.proof == "solver" else None
+        told = _highs() if answer.proof == "solver" else None
         limited = control.should_stop() and not control.closed
         return Outcome("limit" if limited else "finished", "time" if limited else None, told, notes)
 
@@ -227,11 +227,11 @@ def _arrays(instance: Instance, plan: Solution) -> tuple[Any, Any]:
     return start, hold
 
 
-def _cpsat() -> str:
+def _highs() -> str:
     """Whose word a bound of the exact model is."""
     from importlib.metadata import version
 
-    return f"cpsat {version('ortools')}"
+    return f"highs {version('highspy')}"
 
 
 def _nothing(network: ServingNetwork) -> str:

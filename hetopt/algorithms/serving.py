@@ -33,7 +33,7 @@ Report = Callable[[Ints, Ints], Any]
 ReportBound = Callable[[float, Literal["replayed", "solver"], dict[str, Any] | None], Any]
 
 _CLOSE = 1e-6  # relative gap that counts as none
-_SMALL = 1500  # intervals up to which the exact model is tried
+_TINY, _SMALL = 1000, 6000  # columns up to which the exact model is tried first, and last
 _STARTS = 3  # placement rules to climb from
 _SPARSE = 0.25  # share of pairs linked below which chains of single nodes come first
 _AGAIN = 5  # times that a kind of chain may go on improving
@@ -54,7 +54,7 @@ class ServingAnswer(NamedTuple):
         What :func:`hetopt.verify.serving_bound.check_bound` replays; it proves ``bound`` when ``proof`` is ``"replayed"``, and
         else a weaker one.
     proof
-        ``"replayed"``, or ``"solver"``: the bound is CP-SAT's word.
+        ``"replayed"``, or ``"solver"``: the bound is HiGHS' word.
     """
 
     start: Ints
@@ -95,7 +95,7 @@ def solve_serving(
     report_bound
         Called with every better bound, its proof and its certificate (None with ``"solver"``).
     seed
-        Of CP-SAT's random choices.
+        Of random choices.
     workers
         CP-SAT threads; answers are the same from run to run only with one.
 
@@ -108,7 +108,9 @@ def solve_serving(
     search = _Search(network, should_stop, report, report_bound, seed, workers)
     search.first_plans(plan)
     search.first_bound()
-    for step in (search.exact, search.quick, search.apart, search.climb, search.thorough):
+    size = options(network)
+    first, last = [search.exact] * (size <= _TINY), [search.exact] * (_TINY < size <= _SMALL)
+    for step in (*first, search.quick, search.apart, search.climb, *last, search.thorough):
         if search.closed() or should_stop():
             break
         step()
@@ -258,15 +260,12 @@ class _Search:
         self.offer(climb(self.network, self.best, should_stop=self.should_stop))
 
     def exact(self) -> None:
-        """The exact model, when it is small."""
-        if options(self.network) > _SMALL:
-            return
+        """The exact model, which must be small."""
         found = solve_small(
             self.network,
             self.bound,
             hint=(self.best.start, self.best.hold),
             seed=self.seed,
-            workers=self.workers,
             should_stop=self.should_stop,
         )
         if found.start is not None and found.hold is not None:

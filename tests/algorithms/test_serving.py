@@ -105,7 +105,7 @@ def test_reports_rise_and_a_stop_at_once_leaves_an_answer() -> None:
 
 
 def test_a_plan_at_hand_is_not_lost() -> None:
-    network = serving(5, 8, 2, types=2, clusters=2, slow=0.1)
+    network = serving(5, 6, 2, types=2, clusters=2, slow=0.1)
     good = solve_serving(network)
     again = solve_serving(network, plan=(good.start, good.hold), should_stop=lambda: True)
     assert again.value >= good.value
