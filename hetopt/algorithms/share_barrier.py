@@ -23,12 +23,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Shared", "share"]
+__all__ = ["Shared", "fair", "share"]
 
 Floats = NDArray[np.float64]
 Heights = Callable[[float], tuple[Floats, Floats, Floats]]
 STEP = 0.995  # of the way to the boundary
 ROUNDS = 100
+ROUGH = 1e-3  # gap above which a step's rounding does not matter
 
 
 class Shared(NamedTuple):
@@ -51,7 +52,7 @@ class _Blocks:
 
     def __init__(self, a: Floats, d: Floats, level: Floats, turns: Floats) -> None:
         """d = 1 / D (n, m), level = e / u, turns = f / v (n,)."""
-        self.a, self.d = a, d
+        self.a, self.d, self.level, self.turns = a, d, level, turns
         self.total = d.sum(axis=1) + turns
         self.mean = (d * a).sum(axis=1) / self.total
         self.off = d * (a - self.mean[:, None])
@@ -63,6 +64,12 @@ class _Blocks:
         rest = y + self.a * du[:, None]
         dv = (k + (self.d * rest).sum(axis=1)) / self.total
         return rest - dv[:, None], du, dv
+
+    def columns(self, bare: Floats, du: Floats, dv: Floats, g: Floats, k: Floats) -> Floats:
+        """(n, m) dx, what rounding took from the two rows given back."""
+        dx = self.d * bare
+        lost = g - (self.a * dx).sum(axis=1) - self.level * du, k + dx.sum(axis=1) - self.turns * dv
+        return np.asarray(dx + self.d * self.solved(np.zeros(dx.shape), *lost)[0])
 
 
 def share(
@@ -113,12 +120,12 @@ def share(
         if stop():
             return None
         newton = _Newton(a, scale, workers, h, primal, dual)
-        now = max(newton.off, abs(newton.rt) * size) / max(abs(t), 1e-300)
+        now = max(abs(newton.total), newton.missed, abs(newton.rt) * size) / max(abs(t), 1e-300)
         if best is None or now < best.gap:
             best = Shared(primal[0], t, dual[1] / unit, dual[2], dual[3], now, iteration)
         if now <= gap or not np.isfinite(now) or (now > 1e3 * best.gap and best.gap < 1e-7) or not newton.factor():
             break
-        by, of, _ = newton.step([-here * price for here, price in zip(primal, dual, strict=True)])
+        by, of, _ = newton.step([-here * price for here, price in zip(primal, dual, strict=True)], 1)
         near, far = _reach(primal, by), _reach(dual, of)
         after = sum(
             _dot(here + near * one, price + far * two)
@@ -126,7 +133,8 @@ def share(
         )
         goal = newton.total / newton.size * min(1.0, max(0.0, after / newton.total)) ** 3
         by, of, dt = newton.step(
-            [goal - here * price - one * two for here, one, price, two in zip(primal, by, dual, of, strict=True)]
+            [goal - here * price - one * two for here, one, price, two in zip(primal, by, dual, of, strict=True)],
+            1 if now > ROUGH else 3,
         )
         near = min(_reach(primal, by), _reach([np.array([t - above])], [np.array([dt])]))
         far = _reach(dual, of)
@@ -136,6 +144,56 @@ def share(
         dual = [price + STEP * far * two for price, two in zip(dual, of, strict=True)]
         t += STEP * near * dt
         h = [part / unit for part in heights(t)]
+    return best if best is not None and best.gap <= 1e-6 else None
+
+
+def fair(
+    a: Floats,
+    scale: Floats,
+    workers: Floats,
+    weight: Floats,
+    *,
+    gap: float = 1e-10,
+    stop: Callable[[], bool] = lambda: False,
+) -> Shared | None:
+    """Shares of greatest sum_i w_i log a_i x_i: as :func:`share`, with e_i = a_i x_i and its multiplier held at e_i u_i = w_i.
+
+    ``t`` of what is returned is that sum, ``gap`` what is left of the other products for each unit of weight.
+    """
+    n, m = a.shape
+    unit = a.max(axis=1)
+    a = a / unit[:, None]
+    x = np.minimum(workers / scale.sum(), 1.0 / m)[None, :] * np.full((n, 1), 0.5)
+    h = [np.zeros(n)] * 3
+    primal = [x, (a * x).sum(axis=1), 1.0 - x.sum(axis=1), workers - _sums(scale, x)]
+    u = weight / primal[1]
+    p = np.full(m, float(u.mean() / scale.mean()))
+    dual = [np.maximum(u[:, None] + scale[:, None] * p - u[:, None] * a, 0.1 * u[:, None]), u, u, p]
+    best: Shared | None = None
+    for iteration in range(ROUNDS):
+        if stop():
+            return None
+        newton = _Newton(a, scale, workers, h, primal, dual)
+        missed = weight - primal[1] * dual[1]
+        rest = newton.total - _dot(primal[1], dual[1])
+        now = max(rest, newton.missed, float(np.abs(missed).sum())) / float(weight.sum())
+        if best is None or now < best.gap:
+            value = _dot(weight, np.log((a * primal[0]).sum(axis=1) * unit))
+            best = Shared(primal[0], value, dual[1] / unit, dual[2], dual[3], now, iteration)
+        if now <= gap or not np.isfinite(now) or (now > 1e3 * best.gap and best.gap < 1e-7) or not newton.factor():
+            break
+        goals = [-here * price for here, price in zip(primal, dual, strict=True)]
+        goals[1] = missed
+        by, of, _ = newton.step(goals, 1)
+        near = min(_reach(primal, by), _reach(dual, of))
+        after = sum(_dot(primal[k] + near * by[k], dual[k] + near * of[k]) for k in (0, 2, 3))
+        goal = rest / (newton.size - n) * min(1.0, max(0.0, after / rest)) ** 3
+        goals = [goal - here * price - one * two for here, one, price, two in zip(primal, by, dual, of, strict=True)]
+        goals[1] = missed - by[1] * of[1]
+        by, of, _ = newton.step(goals, 1 if now > ROUGH else 3)
+        step = STEP * min(_reach(primal, by), _reach(dual, of))
+        primal = [here + step * one for here, one in zip(primal, by, strict=True)]
+        dual = [price + step * two for price, two in zip(dual, of, strict=True)]
     return best if best is not None and best.gap <= 1e-6 else None
 
 
@@ -158,7 +216,7 @@ class _Newton:
         self.total = sum(_dot(here, price) for here, price in zip(primal, dual, strict=True))
         self.size = sum(here.size for here in primal)
         missed = abs(_dot(self.r1, u)) + abs(_dot(self.r2, v)) + abs(_dot(self.r3, p))
-        self.off = max(abs(self.total), missed + float(np.abs(self.rd * x).sum()))
+        self.missed = missed + float(np.abs(self.rd * x).sum())
         self.blocks = _Blocks(a, x / z, e / u, f / v)
 
     def factor(self) -> bool:
@@ -174,24 +232,30 @@ class _Newton:
         self.core[:m, m] = -_sums(self.scale, self.blocks.d * bare)
         self.core[m, m] = _dot(self.h[1], du) + _dot(u, self.h[2])
         self.core[np.arange(m), np.arange(m)] += q / p
+        if not self.h[1].any():
+            self.core[m, m] = 1.0  # no row moves with t
         try:
             self.inverse = np.linalg.inv(self.core)
         except np.linalg.LinAlgError:
             return False
         return bool(np.isfinite(self.inverse).all())
 
-    def step(self, goals: list[Floats]) -> tuple[list[Floats], list[Floats], float]:
+    def step(self, goals: list[Floats], rounds: int) -> tuple[list[Floats], list[Floats], float]:
         """Steps of both sides and of t that bring each product of a slack and its multiplier to ``goals`` more."""
         (x, e, f, q), (_, u, v, p), (cx, ce, cf, cq) = self.primal, self.dual, goals
         y, g, k = cx / x - self.rd, ce / u - self.r1, cf / v - self.r2
-        bare, du, _ = self.blocks.solved(y, g, k)
-        known = np.append(cq / p - self.r3 + _sums(self.scale, self.blocks.d * bare), -self.rt - _dot(self.h[1], du))
-        found = self.inverse @ known
-        found += self.inverse @ (known - self.core @ found)
-        dp, dt = found[:-1], float(found[-1])
-        bare, du, dv = self.blocks.solved(y - self.scale[:, None] * dp, g + self.h[1] * dt, k)
-        by = [self.blocks.d * bare, (ce - e * du) / u, (cf - f * dv) / v, (cq - q * dp) / p]
-        return by, [cx / x - bare, du, dv, dp], dt
+        bare, du, dv = self.blocks.solved(y, g, k)
+        dx, dp, dt = self.blocks.columns(bare, du, dv, g, k), np.zeros(len(p)), 0.0
+        for _ in range(rounds):  # the first finds prices and t, the others what rounding took from their rows
+            left = cq / p - self.r3 - q / p * dp + _sums(self.scale, dx)
+            found = self.inverse @ np.append(left, -self.rt - _dot(self.h[1], du) - _dot(u, self.h[2]) * dt)
+            more, drop = found[:-1], self.h[1] * found[-1]
+            also = self.blocks.solved(-self.scale[:, None] * more, drop, 0.0)
+            dx = dx + self.blocks.columns(*also, drop, np.zeros(len(u)))
+            bare, du, dv = (one + two for one, two in zip((bare, du, dv), also, strict=True))
+            dp, dt = dp + more, dt + float(found[-1])
+        de, df, dq = (ce - e * du) / u, (cf - f * dv) / v, (cq - q * dp) / p
+        return [dx, de, df, dq], [cx / x - bare, du, dv, dp], dt
 
 
 def _dot(one: Floats, two: Floats) -> float:

@@ -3,7 +3,7 @@
 All numbers are drawn from a seed. Type k is 3^k times as fast as the first for a job that gains all of it; a kind of job gains a
 power between 0.3 and 1 of that, and cannot run on the slowest type now and then. Jobs take 1, 2, 4 or 8 workers. With ``kinds`` 0
 every job is a kind of its own. For the packed questions two jobs of kinds of one scale make each 45 to 95 % of their steps beside
-each other, and one pair of kinds in five does not fit together on a type.
+each other, and one pair of kinds in five does not fit together on a type. For mean completion each job takes one worker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ NAME = "cluster"
 TITLE = "Jobs that share the time of a cluster's device types (fairness, makespan, cost)."
 QUESTIONS = (
     "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
-    "packed-max-min-fairness", "packed-makespan",
+    "packed-max-min-fairness", "packed-makespan", "nash-welfare", "strategy-proof", "first-in-first-out", "shortest-job-first",
+    "mean-completion",
 )  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--question", QUESTIONS, "max-min-fairness", "What is asked."),
@@ -70,6 +71,8 @@ def make(
     unable = random.random(count) < 0.1 if types > 1 else np.zeros(count, bool)
     of = random.integers(0, count, jobs) if kinds else np.arange(jobs)
     scale = random.choice([1, 2, 4, 8], count, p=[0.7, 0.1, 0.15, 0.05])
+    if question == "mean-completion":
+        scale[:] = 1
     seconds = np.round(60.0 * 10.0 ** random.uniform(1.5, 3.5, jobs))
     weight = random.choice([1, 2, 5], jobs, p=[0.6, 0.2, 0.2])
     each = workers or max(1, jobs // 12)

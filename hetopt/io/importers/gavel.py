@@ -30,7 +30,8 @@ TITLE = "Jobs drawn from a published throughput oracle of a GPU cluster (Gavel).
 SOURCE_HELP = "throughput oracle (JSON)."
 OBJECTIVES = (
     "max-min-fairness", "water-filling", "sharing-makespan", "finish-time-fairness", "sharing-cost", "sharing-cost-ratio",
-    "packed-max-min-fairness", "packed-makespan",
+    "packed-max-min-fairness", "packed-makespan", "nash-welfare", "strategy-proof", "first-in-first-out", "shortest-job-first",
+    "mean-completion",
 )  # fmt: skip
 OPTIONS: tuple[Option, ...] = (
     Option("--jobs", int, 20, "Jobs to draw."),
@@ -87,16 +88,17 @@ def load(
     pairs = pairs or objective.startswith("packed")
     oracle = _oracle(source, tuple(workers))
     kinds = sorted(kind for kind in oracle["v100"] if _alone(oracle, "v100", kind) > 0 and _runs(oracle, workers, kind))
-    if pairs:
+    single = pairs or objective == "mean-completion"
+    if single:
         kinds = [kind for kind in kinds if kind[1] == 1]
     by_gpus = {gpus: [kind for kind in kinds if kind[1] == gpus] for gpus in GPUS}
-    missing = [gpus for gpus in ((1,) if pairs else GPUS) if not by_gpus[gpus]]
+    missing = [gpus for gpus in ((1,) if single else GPUS) if not by_gpus[gpus]]
     if missing:
         raise InputError(
             f"{source}: no job on {missing[0]} GPUs was measured on these types and on v100; none can be drawn"
         )
     random = np.random.default_rng(seed)
-    drawn = [_draw(random, by_gpus, pairs) for _ in range(jobs)]
+    drawn = [_draw(random, by_gpus, single) for _ in range(jobs)]
     records, of = [], {}
     for k, (kind, seconds) in enumerate(drawn):
         jitter = np.exp(random.normal(0.0, noise, len(workers))) if noise else np.ones(len(workers))
