@@ -7,7 +7,8 @@ where it is not said). A job's ``time`` is seconds a step alone, ``scale`` the m
 * ``kind``, ``together``: rates of two jobs on one accelerator, as in :mod:`hetopt.verify.pairs`.
 * ``groups``: rows ``[type, kinds, seconds a step of each]`` for three or more on one accelerator.
 * ``watts``: rows ``[type, kinds, watts]`` where it is not the type's ``power``; a single name may be a job's.
-* ``estimated``: rows ``[type, kinds, relative errors, method]``; a single name may be a job's. Other rates are sure.
+* ``estimated``: rows ``[type, kinds, relative errors, method]``; a single name may be a job's. An error of null is any; other
+  rates are sure.
 * ``current``: ``{job: {type: accelerators}}``, where jobs run now.
 
 Jobs of a kind beside each other have the lesser of the two rates that a table gives them.
@@ -123,7 +124,7 @@ def facts_of(instance: Instance, caution: float) -> Facts:
         elif (row.device, row.kinds) in groups:
             groups[row.device, row.kinds] = groups[row.device, row.kinds]._replace(watts=float(row.value))
     for row in _rows(instance, "estimated", number):
-        less = [max(0.0, 1.0 - caution * error) for error in _errors(row)]
+        less = [max(0.0, 1.0 - caution * error) if caution > 0 else 1.0 for error in _errors(row)]
         if row.jobs is not None:
             rate[row.jobs, row.device] *= less[0]
         elif len(row.kinds) == 2:
@@ -231,9 +232,9 @@ def _rows(instance: Instance, key: str, number: Mapping[str, int]) -> Iterator[_
 
 def _errors(row: _Row) -> list[float]:
     right = isinstance(row.value, list) and len(row.value) == len(row.names)
-    if not right or not all(_number(error, 0.0) for error in row.value):
+    if not right or not all(error is None or _number(error, 0.0) for error in row.value):
         raise InputError(f"{row.path}[2] is {row.value!r:.60}, expected {len(row.names)} relative errors, 0 or more")
-    return [float(error) for error in row.value]
+    return [math.inf if error is None else float(error) for error in row.value]
 
 
 def _number(value: Any, least: float) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.kinds import Option, chosen, whole
 from hetopt.records import Device, Job
@@ -27,6 +28,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--jobs", int, 40, "Number of jobs."),
     Option("--kinds", int, 8, "Kinds of jobs with equal rates."),
     Option("--types", int, 3, "Accelerator types (least-power)."),
+    Option("--unmeasured", float, 0.0, "Part of the kinds' times alone that nobody measured (least-power)."),
     Option("--seed", int, 0, "Seed."),
 )
 CAPS = (150, 200, 250)
@@ -34,7 +36,7 @@ SPLITS = {"2:1": (2 / 3, 1 / 3), "1:1": (0.5, 0.5), "1:2": (1 / 3, 2 / 3)}
 
 
 def make(
-    *, question: str = "least-power", jobs: int = 40, kinds: int = 8, types: int = 3, seed: int = 0
+    *, question: str = "least-power", jobs: int = 40, kinds: int = 8, types: int = 3, unmeasured: float = 0.0, seed: int = 0
 ) -> Instance:  # fmt: skip
     """The instance; parameters as in :data:`OPTIONS`.
 
@@ -48,11 +50,15 @@ def make(
     whole("--kinds", kinds, 1, 300)
     whole("--types", types, 1, 16)
     whole("--seed", seed, 0, 2**32)
+    if not 0 <= unmeasured < 1:
+        raise InputError(f"--unmeasured is {unmeasured!r}, expected a number from 0 to below 1")
     random = np.random.default_rng([seed, jobs, kinds, 20])
     names = [f"kind{k}" for k in range(kinds)]
     of = {f"job{k}": names[int(random.integers(kinds))] for k in range(jobs)}
     draw = _power if question == "least-power" else _queue
     devices, times, tables = draw(random, names, of, types)
+    if unmeasured and question == "least-power":
+        tables["unmeasured"] = _forget(random, of, times, [device.name for device in devices], unmeasured)
     return Instance.build(
         devices,
         [Job(name=name, time=times[kind]) for name, kind in of.items()],
@@ -87,6 +93,20 @@ def _power(random: np.random.Generator, names: list[str], of: dict[str, str], ty
     floor = {job: round(p / float(time[number[kind], -1]), 4) for (job, kind), p in zip(of.items(), part, strict=True)}
     tables = {"together": together, "groups": groups, "watts": watts, "floor": floor}
     return devices, dict(zip(names, time.tolist(), strict=True)), tables
+
+
+def _forget(
+    random: np.random.Generator, of: dict[str, str], times: dict[str, list[float | None]], types: list[str], part: float
+) -> dict[str, list[str]]:
+    """Take times away, but one of each kind at least; by job, where they are missing."""
+    for row in times.values():
+        gone = random.random(len(row)) < part
+        gone[int(random.integers(len(row)))] = False
+        row[:] = [None if lost else time for lost, time in zip(gone.tolist(), row, strict=True)]
+    missing = {
+        job: [name for name, time in zip(types, times[kind], strict=True) if time is None] for job, kind in of.items()
+    }
+    return {job: names for job, names in missing.items() if names}
 
 
 def _queue(random: np.random.Generator, names: list[str], of: dict[str, str], types: int) -> tuple[Any, Any, Any]:
