@@ -14,11 +14,9 @@ A set of an accelerator lies within one block, because it is convex; so any plan
 is no shorter than in the relaxation. With q subgraphs an accelerator, count each of them. Values are the integers of
 :mod:`hetopt.algorithms.latency_graph`. Source of the problem: Tarnawski et al., NeurIPS 2020; the relaxation is our own.
 
-Cuts make it quick. Ideals with the same cuts are a *gap*. An accelerator with a cut that goes from ideal I to an ideal J of
-a later gap holds the gap's nodes outside I; so its load is that of one that goes from the gap's last ideal to J, and a
-number that depends on I alone (less than it where an output passes over a cut: then what is uncertain is not counted). It
-is enough to list J once a gap, with the best I for each amount of memory that J leaves. Time O(gaps x ideals, pairs of
-nested ideals of one gap that pass the pruning), each with the degree of the node added.
+Accelerators with a cut are listed once a gap between cuts (:mod:`hetopt.algorithms.latency_gaps`), with the best ideal of
+the gap for each amount of memory. Time O(gaps x ideals, pairs of nested ideals of one gap that pass the pruning), each with
+the degree of the node added.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.algorithms.jit import njit
+from hetopt.algorithms.latency_gaps import earliest, gaps_of, pins_of, within
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
 from hetopt.algorithms.latency_lattice import Lattice, cuts, tails
 
@@ -37,6 +36,9 @@ __all__ = ["Barriers", "barriers"]
 
 Ints = NDArray[np.int64]
 _BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
+
+
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Barriers(NamedTuple):
@@ -98,9 +100,9 @@ def barriers(
     view, scratch = _view(graph), _scratch(graph, size)
     _remaining(lattice, tails(graph), rest)
     sent, hold, hold_open = np.zeros(size, np.int64), np.full(size, NEVER), np.full(size, NEVER)
-    _sent(lattice, cut, *_outputs(graph), sent)
+    _sent(lattice, cut, graph.net_source, graph.send, *pins_of(graph), sent)
     _hold(lattice, cut, graph.acc, rest, sent, hold, hold_open)
-    gaps = _gaps(graph, lattice, cut, view, scratch)
+    gaps = gaps_of(graph, lattice, cut)
     after[:, 0] = reached[:, 0] = 0
     at = 0
     while at < size:
@@ -118,37 +120,6 @@ def barriers(
             if should_stop():
                 return None
     return Barriers(cap, reached, closed, left, open_left, open_total, grow, grow_open, grow_inner)
-
-
-class _Gaps(NamedTuple):
-    """Ideals by *gap*: those with the same cuts are numbered one after the other, and the last of them holds the others.
-
-    Attributes
-    ----------
-    first
-        (N,) at the last ideal of a gap that a cut follows, the first one; -1 elsewhere.
-    more, bytes
-        (N,) what an accelerator that goes on to the next cut pays and needs beyond one that starts at the gap's last ideal.
-    order
-        (N,) ideals of each gap by ``bytes``, in the gap's own places.
-    """
-
-    first: Ints
-    more: Ints
-    bytes: Ints
-    order: Ints
-
-
-def _gaps(graph: LatencyGraph, lattice: Lattice, cut: NDArray[np.bool_], view: _View, scratch: _Scratch) -> _Gaps:
-    size = len(lattice.words)
-    gap, first = np.zeros(size, np.int64), np.full(size, -1)
-    more, held = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    _, _, pins, pin_ptr = _outputs(graph)
-    last = np.maximum.reduceat(pins, pin_ptr[:-1]) if len(pins) else pins
-    _starts(lattice, cut, view, last, scratch, gap, more, held)
-    ends = np.flatnonzero(np.diff(gap))
-    first[ends] = np.concatenate([[0], ends + 1])[: len(ends)]
-    return _Gaps(first, more, held, np.lexsort((held, gap)))
 
 
 class _View(NamedTuple):
@@ -175,7 +146,6 @@ class _Scratch(NamedTuple):
     stack: Ints
     pins: Ints
     sends: NDArray[np.bool_]
-    paid: Ints
     inside: Ints
     ready: Ints
     running: Ints
@@ -198,7 +168,6 @@ def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
         np.zeros((n + 2, 5), np.int64),
         np.zeros(nets, np.int64),
         np.zeros(nets, np.bool_),
-        np.zeros(nets, np.int64),
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
@@ -218,36 +187,26 @@ def _remaining(lattice, tail, rest):  # type: ignore[no-untyped-def]
             rest[i] = max(rest[i], tail[lattice.node[p]])
 
 
-def _outputs(graph: LatencyGraph) -> tuple[Ints, Ints, Ints, Ints]:
-    """CSR of the nets that each node sends out, and CSR of the pins of each net."""
-    nodes = np.repeat(np.arange(graph.n), np.diff(graph.in_ptr))
-    pins = nodes[np.argsort(graph.in_net, kind="stable")]
-    pin_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph.in_net, minlength=len(graph.arrive)))])
-    own = np.argsort(graph.net_source, kind="stable")[np.count_nonzero(graph.net_source < 0) :]
-    own_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph.net_source[own], minlength=graph.n))])
-    return np.stack([own, graph.send[own]]), own_ptr.astype(np.int64), pins, pin_ptr.astype(np.int64)
-
-
 @njit
-def _sent(lattice, cut, own, own_ptr, pins, pin_ptr, sent):  # type: ignore[no-untyped-def]
+def _sent(lattice, cut, net_source, send, pins, pin_ptr, sent):  # type: ignore[no-untyped-def]
     """What an accelerator with a cut that ends at an ideal sends in any case: it holds all since the ideal's last cut."""
+    first = np.zeros(len(sent), np.int64)
     for i in range(len(sent)):
-        first = len(cut)
-        for v in range(len(cut) - 1, -1, -1):
-            if cut[v] and (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1):
-                first = v
-                break
-        for p in range(lattice.front_ptr[i], lattice.front_ptr[i + 1]):
-            u = lattice.front[p]
-            if u < first:
+        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+            j = lattice.cover[p]
+            first[j] = max(first[j], first[i], lattice.node[p] if cut[lattice.node[p]] else 0)
+    for i in range(len(sent)):
+        if first[i] == 0 and not (cut[0] and lattice.words[i, 0] & np.uint64(1)):
+            continue
+        for h in range(len(send)):
+            u = net_source[h]
+            if u < first[i] or (lattice.words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1) == 0:
                 continue
-            for q in range(own_ptr[u], own_ptr[u + 1]):
-                h = own[0, q]
-                for z in range(pin_ptr[h], pin_ptr[h + 1]):
-                    v = pins[z]
-                    if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
-                        sent[i] += own[1, q]
-                        break
+            for z in range(pin_ptr[h], pin_ptr[h + 1]):
+                v = pins[z]
+                if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
+                    sent[i] += send[h]
+                    break
 
 
 @njit
@@ -263,52 +222,12 @@ def _hold(lattice, cut, acc, rest, sent, hold, hold_open):  # type: ignore[no-un
                 hold_open[i] = min(hold_open[i], acc[v] + (hold[j] if cut[v] else hold_open[j]))
 
 
-@njit
-def _starts(lattice, cut, g, last, s, gap, more, held):  # type: ignore[no-untyped-def]
-    """Gap of each ideal, and what an accelerator pays and holds for the gap's nodes outside the ideal.
-
-    The nodes A between two cuts that are outside: their time; what they read that nothing after the next cut reads; less
-    what an accelerator would read of them that starts when they are ready. A lower bound, exact unless outputs pass a cut.
-    """
-    n = len(cut)
-    for i in range(len(gap)):
-        low = 0
-        high = n
-        for v in range(n):
-            if cut[v]:
-                if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) == 0:
-                    high = v
-                    break
-                low = v + 1
-                gap[i] += 1
-        s.turn[0] += 1
-        able = True
-        for v in range(low, high):
-            if (lattice.words[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1):
-                continue
-            able = able and g.acc[v] < NEVER
-            more[i] += g.acc[v]
-            held[i] += g.size[v]
-            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
-                h = g.in_net[q]
-                u = g.net_source[h]
-                if u == v:
-                    if last[h] >= high:
-                        more[i] -= g.arrive[h]
-                elif last[h] < high and s.paid[h] != s.turn[0]:
-                    if u < 0 or (lattice.words[i, u >> 6] >> np.uint64(u & 63)) & np.uint64(1):
-                        s.paid[h] = s.turn[0]
-                        more[i] += g.arrive[h]
-        if not able:
-            more[i] = NEVER
-
-
-@njit
+@_inner
 def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignore[no-untyped-def]
     """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + hold stays below limit.
 
-    Fills ``s.target``, ``s.cost`` and, with bytes, ``s.other``; returns how many, and the steps taken. Nets are counted by pins inside; what has
-    arrived stays paid, while what is sent may still be kept inside by a larger set.
+    Fills ``s.target``, ``s.cost`` and, with bytes, ``s.other``; returns how many, and the steps taken. Nets are counted by
+    pins inside; what has arrived stays paid, while what is sent may still be kept inside by a larger set.
     """
     s.turn[0] += 1
     turn = s.turn[0]
@@ -379,7 +298,7 @@ def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignor
     return found, steps
 
 
-@njit
+@_inner
 def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-untyped-def]
     """Ideals that a block without a cut leads to from ideal ``i``, with its length, where length + rest is below limit.
 
@@ -455,29 +374,6 @@ def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-unty
 
 
 @njit
-def _within(i, room, gaps):  # type: ignore[no-untyped-def]
-    """How many of the ideals of the gap that ends at ``i``, in ``gaps.order``, need at most ``room`` bytes."""
-    low = gaps.first[i]
-    high = i + 1
-    while low < high:
-        middle = (low + high) // 2
-        if gaps.bytes[gaps.order[middle]] <= room:
-            low = middle + 1
-        else:
-            high = middle
-    return low - gaps.first[i]
-
-
-@njit
-def _earliest(i, row, gaps):  # type: ignore[no-untyped-def]
-    """Earliest time in ``row`` plus what it pays more, over the ideals of the gap that ends at ``i``."""
-    least = NEVER
-    for k in range(gaps.first[i], i + 1):
-        least = min(least, row[k] + gaps.more[k])
-    return least
-
-
-@njit
 def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, reached, s, budget):  # type: ignore[no-untyped-def]
     """Extend barriers from ideal ``start`` on; ``after`` holds those that follow a barrier, from which blocks begin."""
     nothing = np.zeros(reached.shape[1], np.int64)
@@ -510,11 +406,11 @@ def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, re
                         reached[f, j] = min(reached[f, j], after[f - 1, i] + s.cost[k])
         if gaps.first[i] < 0 or layers == 1:
             continue
-        first = _earliest(i, reached[layers - 1], gaps)
+        first = earliest(i, reached[layers - 1], gaps)
         found, more = _accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
         steps += more + layers * (found + i - gaps.first[i])
         for k in range(found):
-            s.other[k] = _within(i, g.room[0] - s.other[k], gaps)
+            s.other[k] = within(i, g.room[0] - s.other[k], gaps)
         for f in range(1, layers):
             for k in range(i + 1 - gaps.first[i]):
                 one = gaps.order[gaps.first[i] + k]
@@ -556,12 +452,12 @@ def _backward(  # type: ignore[no-untyped-def]
         if steps > budget:
             return i
         if gaps.first[i] >= 0 and layers > 1:
-            first = _earliest(i, reached[top], gaps)
+            first = earliest(i, reached[top], gaps)
             found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
             wide = i + 1 - gaps.first[i]
             steps += more + layers * (found + wide)
             for k in range(found):
-                s.other[k] = _within(i, g.room[0] - s.other[k], gaps)
+                s.other[k] = within(i, g.room[0] - s.other[k], gaps)
             for r in range(1, layers):
                 s.best[: wide + 1] = NEVER
                 for k in range(found):

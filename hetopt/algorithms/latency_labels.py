@@ -48,9 +48,12 @@ Ints = NDArray[np.int64]
 _BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
 (
     _IDEAL, _USED, _PHASE, _COVER, _DEPTH, _SURE, _SEND, _SIZE, _SINKS, _HELD, _TURN, _LABELS, _NUMBERS, _CAP, _HERE,
-    _BEST, _WORK, _BEAM, _LOST,
-) = range(19)  # fmt: skip
+    _BEST, _WORK, _BEAM, _LOST, _NEXT,
+) = range(20)  # fmt: skip
 _DONE, _PAUSED, _FULL = 0, 1, 2
+
+
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class LabelAnswer(NamedTuple):
@@ -172,7 +175,7 @@ def search_labels(
     width = int(np.diff(lattice.front_ptr).max()) + 1
     layers = graph.count + 1
     scratch = _Scratch(
-        np.zeros(19, np.int64),
+        np.zeros(20, np.int64),
         np.full(ideals * layers, -1, np.int32),
         np.zeros(ideals, np.int64),
         np.zeros((n + 2, 4), np.int64),
@@ -249,7 +252,7 @@ def _places(lattice: Lattice, labels: _Labels, best: int, n: int) -> Ints:
     return place
 
 
-@njit
+@_inner
 def _crowded(h, high, m, x, s):  # type: ignore[no-untyped-def]
     """Whether list ``h`` is full of labels no later than ``high``; if it is full of others, the latest is dropped."""
     count = 0
@@ -282,7 +285,7 @@ def _crowded(h, high, m, x, s):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit
+@_inner
 def _keep(j, used, parent, runs, k, x, s, layers):  # type: ignore[no-untyped-def]
     """Raise, bound and compare the numbers in ``s.made``; store them as a label of ideal ``j`` if they are of use."""
     state = s.state
@@ -379,7 +382,7 @@ def _keep(j, used, parent, runs, k, x, s, layers):  # type: ignore[no-untyped-de
         state[_BEST] = c
 
 
-@njit
+@_inner
 def _enter(k, x, s, layers):  # type: ignore[no-untyped-def]
     """Begin with the labels of the ideal and the number of accelerators at hand; how many there are."""
     state = s.state
@@ -410,32 +413,7 @@ def _enter(k, x, s, layers):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit
-def _add_host(k, x, s, layers):  # type: ignore[no-untyped-def]
-    """Step (1) for each label at hand and the cover at hand."""
-    state = s.state
-    v = k.node[state[_COVER]]
-    j = k.cover[state[_COVER]]
-    if k.host[v] >= NEVER:
-        return
-    ends = k.succ_ptr[v] == k.succ_ptr[v + 1]
-    s.where[v] = 2
-    for t in range(state[_HERE]):
-        p = x.here[t]
-        base = x.at[p]
-        ready = k.release[v]
-        for q in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
-            ready = max(ready, x.number[base + s.place[k.pred[q]]])
-        ready += k.host[v]
-        s.made[0] = max(x.number[base], ready) if ends else x.number[base]
-        for q in range(k.front_ptr[j], k.front_ptr[j + 1]):
-            u = k.front[q]
-            s.made[1 + q - k.front_ptr[j]] = ready if u == v else x.number[base + s.place[u]]
-        _keep(j, state[_USED], p, False, k, x, s, layers)
-    s.where[v] = 0
-
-
-@njit
+@_inner
 def _give_back(v, k, s):  # type: ignore[no-untyped-def]
     """Take node ``v`` out of the set at hand."""
     state = s.state
@@ -456,7 +434,7 @@ def _give_back(v, k, s):  # type: ignore[no-untyped-def]
             state[_SURE] -= k.arrive[h]
 
 
-@njit
+@_inner
 def _take(v, k, s):  # type: ignore[no-untyped-def]
     """Put node ``v`` into the set at hand: what arrived stays paid, what is sent may still be kept inside."""
     state = s.state
@@ -477,11 +455,12 @@ def _take(v, k, s):  # type: ignore[no-untyped-def]
             state[_SEND] -= k.send[h]
 
 
-@njit
+@_inner
 def _grow(inner, k, x, s, layers):  # type: ignore[no-untyped-def]
-    """One step of the search over sets of an accelerator: take a cover (and do step (2)), or give the last node back.
+    """One step of the search over sets of an accelerator: take a cover, or give the last node back.
 
-    ``inner``: sets without a cut, for each label at hand; otherwise sets with a cut, for the leads.
+    ``inner``: sets without a cut, for each label at hand; otherwise sets with a cut, for the leads. Whether there is a new
+    set at hand, for step (2) with the labels or the leads; if it and larger ones cannot end before the cap, there is none.
     """
     state = s.state
     depth = state[_DEPTH]
@@ -492,86 +471,85 @@ def _grow(inner, k, x, s, layers):  # type: ignore[no-untyped-def]
         state[_DEPTH] = depth - 1
         if s.stack[depth, 2] >= 0:
             _give_back(s.stack[depth, 2], k, s)
-        return
+        return False
     s.stack[depth, 1] = p + 1
     j = k.cover[p]
     v = k.node[p]
     if s.stamp[j] == state[_TURN] or k.acc[v] >= NEVER or state[_SIZE] + k.size[v] > k.room[0] or (inner and k.cut[v]):
-        return
+        return False
     s.stamp[j] = state[_TURN]
     _take(v, k, s)
-    state[_DEPTH] = depth + 1
-    s.stack[depth + 1, 0] = j
-    s.stack[depth + 1, 1] = k.ptr[j]
-    s.stack[depth + 1, 2] = v
-    s.stack[depth + 1, 3] = max(s.stack[depth, 3], k.release[v])
-    if not (_run_inner(depth + 1, j, v, k, x, s, layers) if inner else _run_lead(depth + 1, j, k, x, s, layers)):
-        s.stack[depth + 1, 1] = k.ptr[j + 1]
-
-
-@njit
-def _run_inner(depth, j, v, k, x, s, layers):  # type: ignore[no-untyped-def]
-    """Step (2) with the set at hand for each label at hand; whether a larger set may end before the cap."""
-    state = s.state
-    here = state[_HERE]
-    earliest = NEVER
-    for t in range(here):
-        start = max(x.start[(depth - 1) * here + t], k.release[v])
-        base = x.at[x.here[t]]
-        for q in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
-            if s.where[k.pred[q]] == 1:
-                start = max(start, x.number[base + s.place[k.pred[q]]])
-        x.start[depth * here + t] = start
-        earliest = min(earliest, start)
-    state[_WORK] += 2 * here
-    if earliest + state[_SURE] + k.grow_inner[layers - 2 - state[_USED], j] >= state[_CAP]:
+    depth += 1
+    state[_DEPTH] = depth
+    s.stack[depth, 0] = j
+    s.stack[depth, 1] = k.ptr[j]
+    s.stack[depth, 2] = v
+    s.stack[depth, 3] = max(s.stack[depth - 1, 3], k.release[v])
+    unused = layers - 2 - state[_USED]
+    least = NEVER
+    if inner:
+        here = state[_HERE]
+        for t in range(here):
+            start = max(x.start[(depth - 1) * here + t], k.release[v])
+            base = x.at[x.here[t]]
+            for q in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
+                if s.where[k.pred[q]] == 1:
+                    start = max(start, x.number[base + s.place[k.pred[q]]])
+            x.start[depth * here + t] = start
+            least = min(least, start + k.grow_inner[unused, j])
+        state[_WORK] += 2 * here
+    else:
+        for used in range(layers - 1):
+            if s.lead[used, 0] >= 0:
+                start = max(s.lead[used, 1], s.stack[depth, 3])
+                rest = k.grow[layers - 2 - used, j] if state[_HELD] > 0 else k.grow_open[layers - 2 - used, j]
+                least = min(least, start + rest)
+        state[_WORK] += layers
+    if least + state[_SURE] >= state[_CAP]:
+        s.stack[depth, 1] = k.ptr[j + 1]
         return False
-    load = state[_SURE] + state[_SEND]
-    for t in range(here):
-        ready = x.start[depth * here + t] + load
-        if ready >= state[_CAP]:
-            continue
-        p = x.here[t]
-        base = x.at[p]
-        s.made[0] = max(x.number[base], ready) if state[_SINKS] > 0 else x.number[base]
-        for q in range(k.front_ptr[j], k.front_ptr[j + 1]):
-            u = k.front[q]
-            s.made[1 + q - k.front_ptr[j]] = x.number[base + s.place[u]] if s.where[u] == 1 else ready
-        _keep(j, state[_USED] + 1, p, True, k, x, s, layers)
+    return inner or state[_HELD] > 0
+
+
+@_inner
+def _make(t, k, x, s):  # type: ignore[no-untyped-def]
+    """The numbers after a step from the label or lead ``t`` at hand, into ``s.made``; whether they are below the cap.
+
+    In phase 1 the step is (1) with the cover at hand; else it is (2) with the set at hand. A set with a cut waits for the
+    whole ideal, and what comes after waits for it: the lead makes the best label, and that is one number.
+    """
+    state = s.state
+    j = state[_NEXT]
+    p = s.lead[t, 0] if state[_PHASE] == 3 else x.here[t]
+    if p < 0:
+        return False
+    base = x.at[p]
+    if state[_PHASE] == 1:
+        v = k.node[state[_COVER]]
+        ready = k.release[v]
+        for q in range(k.pred_ptr[v], k.pred_ptr[v + 1]):
+            ready = max(ready, x.number[base + s.place[k.pred[q]]])
+        ready += k.host[v]
+        ends = k.succ_ptr[v] == k.succ_ptr[v + 1]
+    else:
+        if state[_PHASE] == 2:
+            ready = x.start[state[_DEPTH] * state[_HERE] + t]
+        else:
+            ready = max(s.lead[t, 1], s.stack[state[_DEPTH], 3])
+        ready += state[_SURE] + state[_SEND]
+        ends = state[_SINKS] > 0
+    state[_WORK] += 2
+    if ready >= state[_CAP]:
+        return False
+    s.made[0] = max(x.number[base], ready) if ends else x.number[base]
+    first = k.front_ptr[j]
+    for q in range(first, k.front_ptr[j + 1]):
+        u = k.front[q]
+        s.made[1 + q - first] = x.number[base + s.place[u]] if state[_PHASE] < 3 and s.where[u] == 1 else ready
     return True
 
 
-@njit
-def _run_lead(depth, j, k, x, s, layers):  # type: ignore[no-untyped-def]
-    """Step (2) with the set at hand, once it has a cut, for each lead; whether a larger set may end before the cap.
-
-    Such a set waits for the whole ideal, and what comes after waits for it: of each number of accelerators used, the
-    label that is ready first makes the best one, and that is one number.
-    """
-    state = s.state
-    sure = state[_SURE]
-    held = state[_HELD] > 0
-    more = False
-    for used in range(layers - 1):
-        if s.lead[used, 0] < 0:
-            continue
-        unused = layers - 2 - used
-        start = max(s.lead[used, 1], s.stack[depth, 3])
-        if start + sure + (k.grow[unused, j] if held else k.grow_open[unused, j]) >= state[_CAP]:
-            continue
-        more = True
-        ready = start + sure + state[_SEND]
-        state[_WORK] += 2
-        if held and ready + k.left[unused, j] < state[_CAP]:
-            end = x.number[x.at[s.lead[used, 0]]]
-            s.made[0] = max(end, ready) if state[_SINKS] > 0 else end
-            for q in range(k.front_ptr[j + 1] - k.front_ptr[j]):
-                s.made[1 + q] = ready
-            _keep(j, used + 1, s.lead[used, 0], True, k, x, s, layers)
-    return more
-
-
-@njit
+@_inner
 def _begin_sets(k, s):  # type: ignore[no-untyped-def]
     state = s.state
     state[_TURN] += 1
@@ -613,18 +591,36 @@ def _search(k, x, s, layers, budget):  # type: ignore[no-untyped-def]
         full = state[_LABELS] + here > len(x.ideal) or state[_NUMBERS] + here * width > len(x.number)
         if full or (state[_DEPTH] + 2) * here > len(x.start):
             return _FULL
+        tried = 0
         if state[_PHASE] == 1:
-            if state[_COVER] < k.ptr[state[_IDEAL] + 1]:
-                _add_host(k, x, s, layers)
-                state[_COVER] += 1
+            p = state[_COVER]
+            if p == k.ptr[state[_IDEAL] + 1]:
+                state[_PHASE] = 2
+                state[_DEPTH] = -1
+                if state[_USED] < layers - 1:
+                    _begin_sets(k, s)
+                    x.start[: state[_HERE]] = 0
                 continue
-            state[_PHASE] = 2
-            state[_DEPTH] = -1
-            if state[_USED] < layers - 1:
-                _begin_sets(k, s)
-                x.start[: state[_HERE]] = 0
-        if state[_DEPTH] >= 0:
-            _grow(state[_PHASE] == 2, k, x, s, layers)
+            state[_NEXT] = k.cover[p]
+            s.where[k.node[p]] = 2
+            if k.host[k.node[p]] < NEVER:
+                tried = state[_HERE]
+        elif state[_DEPTH] >= 0:
+            if not _grow(state[_PHASE] == 2, k, x, s, layers):
+                continue
+            state[_NEXT] = s.stack[state[_DEPTH], 0]
+            tried = state[_HERE] if state[_PHASE] == 2 else layers - 1
+        for t in range(tried):
+            if _make(t, k, x, s):
+                leads = state[_PHASE] == 3
+                used = t + 1 if leads else state[_USED] + state[_PHASE] - 1
+                parent = s.lead[t, 0] if leads else x.here[t]
+                _keep(state[_NEXT], used, parent, state[_PHASE] > 1, k, x, s, layers)
+        if state[_PHASE] == 1:
+            s.where[k.node[state[_COVER]]] = 0
+            state[_COVER] += 1
+            continue
+        if tried > 0:
             continue
         if state[_PHASE] == 2:
             state[_USED] += 1
