@@ -20,6 +20,7 @@ from hetopt.algorithms.serving_climb import climb
 from hetopt.algorithms.serving_construct import Attempt, Candidate, build, build_apart, by_blocks, by_paths, pipelines
 from hetopt.algorithms.serving_exact import options, solve_small
 from hetopt.algorithms.serving_flow import plan_value
+from hetopt.algorithms.serving_handover import hand_over_bound
 from hetopt.algorithms.serving_network import ServingNetwork
 from hetopt.algorithms.serving_pack import pack
 from hetopt.algorithms.serving_view import look
@@ -110,7 +111,7 @@ def solve_serving(
     search.first_bound()
     size = options(network)
     first, last = [search.exact] * (size <= _TINY), [search.exact] * (_TINY < size <= _SMALL)
-    for step in (*first, search.quick, search.apart, search.climb, *last, search.thorough):
+    for step in (*first, search.quick, *last, search.apart, search.climb, search.thorough):
         if search.closed() or should_stop():
             break
         step()
@@ -160,8 +161,11 @@ class _Search:
             self.offer(climb(self.network, plan, should_stop=self.should_stop))
 
     def first_bound(self) -> None:
-        """The layer-configuration bound."""
+        """The layer-configuration bound, and that of hand-overs over slow links."""
         self._tighten(configuration_bound(self.network, above=self.best.value, should_stop=self.should_stop))
+        found = hand_over_bound(self.network, below=self.bound, should_stop=self.should_stop)
+        if found is not None:
+            self._tighten(found)
 
     def _tighten(self, certificate: dict[str, Any]) -> None:
         """Replay a certificate and keep it if it is better."""

@@ -40,6 +40,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.verify.serving_handover import KIND as HAND_OVERS
+from hetopt.verify.serving_handover import check_hand_overs
+
 if TYPE_CHECKING:
     from hetopt.algorithms.serving_network import ServingNetwork
 
@@ -72,7 +75,7 @@ class _Grid(NamedTuple):
 
 
 def check_bound(network: ServingNetwork, certificate: Mapping[str, Any]) -> float:
-    """Replay a certificate.
+    """Replay a certificate of this module's kind or of :mod:`hetopt.verify.serving_handover`.
 
     Parameters
     ----------
@@ -92,6 +95,8 @@ def check_bound(network: ServingNetwork, certificate: Mapping[str, Any]) -> floa
     ValueError
         When the certificate proves nothing, in a sentence.
     """
+    if certificate.get("kind") == HAND_OVERS:
+        return check_hand_overs(network, certificate, check_bound)
     if certificate.get("kind") != KIND:
         raise ValueError(f"a certificate of kind {certificate.get('kind')!r} cannot be replayed; {KIND!r} can")
     rate = float(certificate["rate"])
