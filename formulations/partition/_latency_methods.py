@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from formulations.partition._latency_climb import climb, lattice_of_graph, stopped
 from formulations.partition._latency_plans import alike, evaluate, with_numbers
 from formulations.partition._pipeline import rates
 from hetopt.control import Control
@@ -18,21 +19,26 @@ from hetopt.solution import Solution
 
 if TYPE_CHECKING:
     from hetopt.algorithms.latency_graph import LatencyGraph, LatencyTasks, Sinks
-    from hetopt.algorithms.latency_lattice import Lattice
 
-__all__ = ["Barrier", "Beam", "CriticalPath", "Labels", "Segments"]
+__all__ = [
+    "Barrier",
+    "Beam",
+    "CriticalPath",
+    "Labels",
+    "Segments",
+    "accelerators_alike",
+    "graphs_of",
+    "relaxed_tasks",
+    "tasks_of",
+]
 
-_IDEALS = 200_000
-_NUMBERS = 4_000_000  # ideals times accelerators that bounds are kept for
 _CHOICES = 64  # combinations of places of awkward groups
 _EXTENSIONS = 8
-# The first targets of the label search, as excess over the bound; a search below a low target is quick.
-_TARGETS = (0.004, 0.016, 0.064)
-_BEAM = 3  # labels of an ideal in the run that looks for a plan before the last search
+_BEAM = 3  # labels of an ideal
 
 
 @lru_cache(maxsize=2)
-def _tasks(instance: Instance) -> tuple[LatencyTasks, list[int], list[int]]:
+def tasks_of(instance: Instance) -> tuple[LatencyTasks, list[int], list[int]]:
     """Tasks on equal accelerators, with the accelerators, and the host that stands for each column of host times."""
     from hetopt.algorithms.latency_graph import LatencyTasks
 
@@ -57,9 +63,9 @@ def _tasks(instance: Instance) -> tuple[LatencyTasks, list[int], list[int]]:
     return tasks, accelerators, hosts
 
 
-def _relaxed(instance: Instance, question: Question) -> LatencyTasks:
+def relaxed_tasks(instance: Instance, question: Question) -> LatencyTasks:
     """Every accelerator as good as the best in each respect, each subgraph on one of its own, and no groups."""
-    tasks, accelerators, _ = _tasks(instance)
+    tasks, accelerators, _ = tasks_of(instance)
     if not accelerators:
         return tasks._replace(group=np.full(instance.n_tasks, -1))
     into, out = rates(instance)
@@ -75,17 +81,17 @@ def _relaxed(instance: Instance, question: Question) -> LatencyTasks:
 
 def _solution(instance: Instance, question: Question, graph: LatencyGraph, place: np.ndarray) -> Solution:  # type: ignore[type-arg]
     """Plan of the tasks from the place of each node."""
-    _, accelerators, hosts = _tasks(instance)
+    _, accelerators, hosts = tasks_of(instance)
     where = np.append(place, -1)[graph.member]
     device = np.array([*accelerators, 0])
     home = np.array([*hosts, 0])
     return with_numbers(instance, question, np.where(where >= 0, device[where], home[graph.home]))
 
 
-def _graphs(instance: Instance, sinks: Sinks = "own") -> Iterator[LatencyGraph]:
+def graphs_of(tasks: LatencyTasks, sinks: Sinks = "own") -> Iterator[LatencyGraph]:
+    """A graph for each choice of the awkward groups' places."""
     from hetopt.algorithms.latency_graph import awkward_groups, build, choices
 
-    tasks, _, _ = _tasks(instance)
     awkward = awkward_groups(tasks)
     for places in choices(tasks, awkward):
         graph = build(tasks, awkward, places, sinks)
@@ -93,18 +99,9 @@ def _graphs(instance: Instance, sinks: Sinks = "own") -> Iterator[LatencyGraph]:
             yield graph
 
 
-def _lattice(graph: LatencyGraph, control: Control) -> Lattice | None:
-    """All ideals; None when there is no time, TooManyIdeals when there are too many."""
-    from hetopt.algorithms.ideals import enumerate_ideals
-    from hetopt.algorithms.latency_lattice import lattice_of
-
-    limit = min(_IDEALS, _NUMBERS // (graph.count + 1))
-    ideals = enumerate_ideals(graph.pred_ptr, graph.pred, max(limit, 1), lambda: _stop(control))
-    return None if ideals is None else lattice_of(graph, ideals)
-
-
-def _stop(control: Control) -> bool:
-    return control.cancelled.is_set() or control.remaining <= 0
+def accelerators_alike(instance: Instance) -> str | None:
+    """None when they are, else what to say of a method that needs it."""
+    return "its accelerators must be alike" if len(alike(instance)) > 1 else None
 
 
 class Labels(Method):
@@ -118,18 +115,18 @@ class Labels(Method):
         """One subgraph, accelerators alike, few groups that a host cannot run as one task."""
         if question["subgraphs"] != 1:
             return "it is for subgraphs=1"
-        if len(alike(instance)) > 1:
-            return "its accelerators must be alike"
+        if accelerators_alike(instance):
+            return accelerators_alike(instance)
         from hetopt.algorithms.latency_graph import awkward_groups, choices
 
-        tasks, _, _ = _tasks(instance)
+        tasks, _, _ = tasks_of(instance)
         many = sum(1 for _, _ in zip(range(_CHOICES + 1), choices(tasks, awkward_groups(tasks)), strict=False))
         if many > _CHOICES:
             return f"groups that act on a host as more than one task can be placed in more than {_CHOICES} ways"
         return None
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Search below ascending targets, with each combination of awkward groups' places; a beam before the last one."""
+        """Search below ascending targets, with each combination of awkward groups' places."""
         from hetopt.algorithms.ideals import TooManyIdeals
 
         try:
@@ -143,63 +140,25 @@ class Labels(Method):
         return outcome if outcome.reason != "limit" else Outcome("limit", "other", notes=(f"labels: {note}",))
 
     def _exact(self, instance: Instance, question: Question, control: Control, variants: tuple[Sinks, ...]) -> Outcome:
-        from hetopt.algorithms.latency_barrier import barriers
         from hetopt.algorithms.latency_graph import NEVER
-        from hetopt.algorithms.latency_labels import search_labels
-        from hetopt.algorithms.latency_lattice import cuts
 
         ended = Outcome("limit", "other")
         for sinks in variants:
-            parts = []
-            for graph in _graphs(instance, sinks):
-                lattice = _lattice(graph, control)
-                if lattice is None:
-                    return Outcome("limit")
-                parts.append((graph, lattice, cuts(graph)))
             relaxes = sinks != "heavy"
-            if not parts:
+
+            def take(graph: LatencyGraph, place: np.ndarray, sinks: Sinks = sinks) -> None:  # type: ignore[type-arg]
+                if sinks != "light":
+                    control.report_plan(_solution(instance, question, graph, place))
+
+            graphs = list(graphs_of(tasks_of(instance)[0], sinks))
+            if not graphs:
                 return Outcome("infeasible", infeasible=("some group of tasks runs nowhere together",))
-            unit = parts[0][0].unit
-            best = NEVER if control.value is None else math.floor(control.value / unit) + 1
-            lower = NEVER
-            for graph, lattice, _ in parts:
-                known = barriers(graph, lattice, best, lambda: _stop(control), backward=False)
-                if known is None:
-                    return Outcome("limit")
-                lower = min(lower, int(known.reached[-1, -1]))
-            if relaxes and lower < best:
-                control.report_bound(parts[0][0].seconds(lower), "algorithm")
-            targets = [lower + int(excess * lower) + 1 for excess in _TARGETS] if lower < best else []
-            labels = 0
-            for target in [*(t for t in targets if t < best), NEVER]:
-                cap, found = min(target, best), None
-                for graph, lattice, cut in parts:
-                    known = barriers(graph, lattice, cap, lambda: _stop(control))
-                    if known is None:
-                        return Outcome("limit")
-                    if known.reached[-1, -1] >= cap:
-                        continue
-                    for beam in (_BEAM, 0) if target >= best else (0,):
-                        answer = search_labels(
-                            graph, lattice, known, cut, cap, beam=beam, should_stop=lambda: _stop(control)
-                        )
-                        labels += answer.labels
-                        if answer.value is not None and answer.place is not None:
-                            if sinks != "light":
-                                control.report_plan(_solution(instance, question, graph, answer.place))
-                            found = cap = answer.value
-                        if _stop(control):
-                            return Outcome("limit")
-                    if not answer.finished:
-                        return Outcome("limit", "other", notes=("labels: no room for more labels",))
-                best = min(best, cap) if found is not None else best
-                proved = cap if found is not None else min(target, best)
-                if relaxes and proved < NEVER:
-                    control.report_bound(parts[0][0].seconds(proved), "algorithm")
-                if found is not None or target >= best:
-                    break
-            ended = Outcome(statistics={"labels": labels, "ideals": max(len(p[1].words) for p in parts)})
-            if relaxes and best >= NEVER:
+            best = NEVER if control.value is None else math.floor(control.value / graphs[0].unit) + 1
+            done = climb(graphs, control, best, take, bounds=relaxes)
+            if not done.finished:
+                return Outcome("limit", "other", notes=(f"labels: {done.note}",)) if done.note else Outcome("limit")
+            ended = Outcome(statistics={"labels": done.labels, "ideals": done.ideals})
+            if relaxes and done.best >= NEVER:
                 return Outcome("infeasible", infeasible=("label search ruled out every plan that fits the memories",))
         return ended
 
@@ -213,7 +172,7 @@ class Beam(Method):
 
     def fits(self, instance: Instance, question: Question) -> str | None:
         """Accelerators alike."""
-        return "its accelerators must be alike" if len(alike(instance)) > 1 else None
+        return accelerators_alike(instance)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """For each of the first choices of awkward groups' places whose ideals can be listed."""
@@ -223,17 +182,17 @@ class Beam(Method):
         from hetopt.algorithms.latency_labels import search_labels
         from hetopt.algorithms.latency_lattice import cuts
 
-        for _, graph in zip(range(4), _graphs(instance, "heavy"), strict=False):
+        for _, graph in zip(range(4), graphs_of(tasks_of(instance)[0], "heavy"), strict=False):
             cap = NEVER if control.value is None else math.floor(control.value / graph.unit) + 1
             try:
-                lattice = _lattice(graph, control)
+                lattice = lattice_of_graph(graph, control)
             except TooManyIdeals as error:
                 return Outcome(notes=(f"beam: {error}",))
-            known = lattice and barriers(graph, lattice, cap, lambda: _stop(control))
+            known = lattice and barriers(graph, lattice, cap, lambda: stopped(control))
             if not lattice or not known:
                 return Outcome("limit")
             answer = search_labels(
-                graph, lattice, known, cuts(graph), cap, beam=_BEAM, should_stop=lambda: _stop(control)
+                graph, lattice, known, cuts(graph), cap, beam=_BEAM, should_stop=lambda: stopped(control)
             )
             if answer.place is not None:
                 plan = _solution(instance, question, graph, answer.place)
@@ -256,17 +215,17 @@ class Barrier(Method):
         from hetopt.algorithms.latency_graph import NEVER, build
 
         _critical_path(instance, question, control)
-        tasks = _relaxed(instance, question)
+        tasks = relaxed_tasks(instance, question)
         graph = build(tasks, [], ())
         light = build(tasks, [], (), "light")
         for one in (graph, light):
             if one is None:
                 continue
             try:
-                lattice = _lattice(one, control)
+                lattice = lattice_of_graph(one, control)
             except TooManyIdeals:
                 continue
-            known = lattice and barriers(one, lattice, NEVER, lambda: _stop(control), backward=False)
+            known = lattice and barriers(one, lattice, NEVER, lambda: stopped(control), backward=False)
             if not known:
                 return Outcome("limit")
             if known.reached[-1, -1] < NEVER:
@@ -292,7 +251,7 @@ def _critical_path(instance: Instance, question: Question, control: Control) -> 
     from hetopt.algorithms.latency_graph import build
     from hetopt.algorithms.latency_lattice import tails
 
-    graph = build(_relaxed(instance, question), [], ())
+    graph = build(relaxed_tasks(instance, question), [], ())
     if graph is not None:
         longest = max(int((graph.release + tails(graph)).max(initial=0)), int(graph.floor[0]))
         control.report_bound(graph.seconds(longest), "algorithm")
@@ -307,7 +266,7 @@ class Segments(Method):
 
     def fits(self, instance: Instance, question: Question) -> str | None:
         """Accelerators alike."""
-        return "its accelerators must be alike" if len(alike(instance)) > 1 else None
+        return accelerators_alike(instance)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """A natural extension and some random ones, for each of the first choices of awkward groups' places."""
@@ -316,13 +275,13 @@ class Segments(Method):
 
         rng = np.random.default_rng(control.seed)
         for turn in range(_EXTENSIONS):
-            for _, graph in zip(range(4), _graphs(instance, "heavy"), strict=False):
+            for _, graph in zip(range(4), graphs_of(tasks_of(instance)[0], "heavy"), strict=False):
                 order = linear_extension(graph, rng if turn else None)
-                found = best_segments(graph, order, lambda: _stop(control))
+                found = best_segments(graph, order, lambda: stopped(control))
                 if found is not None:
                     plan = _solution(instance, question, graph, found[1])
                     if not evaluate(instance, question, plan).violations:
                         control.report_plan(plan)
-                if _stop(control):
+                if stopped(control):
                     return Outcome("limit")
         return Outcome()

@@ -55,6 +55,7 @@ import numpy as np
 from formulations._jobs import jobs_of, shortfalls
 from formulations.partition._latency_cpsat import CPSAT
 from formulations.partition._latency_methods import Barrier, Beam, CriticalPath, Labels, Segments
+from formulations.partition._latency_packed import Packed
 from formulations.partition._latency_plans import alike, evaluate
 from hetopt.errors import InputError
 from hetopt.formulation import Evaluation, Option, Problem, Question, Step
@@ -84,7 +85,7 @@ class Latency(Problem):
     title = "a model's graph over accelerators and CPUs, one input through it as soon as possible"
     uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "backward"})
     options = (_Subgraphs("subgraphs", int, 1, "convex subgraphs an accelerator may run, one after the other"),)
-    methods = (Labels(), CPSAT(), Barrier(), CriticalPath(), Segments(), Beam())
+    methods = (Labels(), Packed(), CPSAT(), Barrier(), CriticalPath(), Segments(), Beam())
 
     def fits(self, instance: Instance) -> str | None:
         """One graph; outputs travel as a whole; hosts have no memory limit."""
@@ -119,11 +120,14 @@ class Latency(Problem):
         first = Step("critical-path", "a bound at once")
         if exact:
             return (quick, first, Step("labels", "exact for one subgraph an accelerator, on the lattice of ideals"))
-        better = Step("beam", "a better plan, of one subgraph an accelerator", share=0.3)
-        steps = [quick, better, first, Step("barrier", "a stronger bound", share=0.3)]
-        return [s for s in steps if self.method(s.method).fits(instance, question) is None] + [
-            Step("cpsat", "exact, starts from the best plan")
-        ]
+        steps = [quick, first]
+        if self.method("packed").fits(instance, question) is None:
+            why = "a bound and plans, with an accelerator for each subgraph"
+            steps += [Step("barrier", "a stronger bound", share=0.1), Step("packed", why, share=0.6)]
+        else:
+            steps += [Step("beam", "a better plan", share=0.3), Step("barrier", "a stronger bound", share=0.3)]
+        steps.append(Step("cpsat", "exact, starts from the best plan"))
+        return [s for s in steps if self.method(s.method).fits(instance, question) is None]
 
     def sample(self, seed: int) -> Instance:
         """Up to six tasks on up to three devices; groups, memory, tasks that cannot run everywhere, two subgraphs."""
