@@ -1,6 +1,7 @@
 """Pictures of instances and plans, with matplotlib (extra ``[plot]``): where people would rather look than read.
 
-A plan with start times becomes a Gantt chart. A sequence of tasks in stages becomes a bar a stage over the tasks that it holds,
+A plan with start times becomes a Gantt chart, with the memory that each device holds below it where the question counts that over
+time. A sequence of tasks in stages becomes a bar a stage over the tasks that it holds,
 once as high as its seconds and once as high as its memory, against what its device has. Another placement becomes bars of load
 with the value and the bound, and, for a graph of tasks, a strip over the tasks in topological order that shows which device
 holds what. An instance alone becomes its matrix of times.
@@ -20,6 +21,7 @@ from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.replay import replayed
 from hetopt.result import Result
+from hetopt.verify.residence import occupied, residents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,8 +61,16 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
         raise InputError('pictures need matplotlib; install it with: pip install "hetopt[plot]"') from error
     plan = result.solution if result is not None else None
     if plan is not None and plan.start is not None and plan.placement is not None:
-        drawn = Figure(figsize=(9, 1.2 + 0.35 * min(instance.n_devices, 40)), layout="constrained")
-        _gantt(drawn.subplots(), instance, plan.placement, plan.start)
+        height = 1.2 + 0.35 * min(instance.n_devices, 40)
+        if result is not None and result.question.get("memory") == "over-time" and (plan.placement >= 0).all():
+            drawn = Figure(figsize=(9, height + 2.5), layout="constrained")
+            above, below = drawn.subplots(2, 1, sharex=True, height_ratios=[height, 2.5])
+            _gantt(above, instance, plan.placement, plan.start)
+            above.set_xlabel("")
+            _memories_over_time(below, instance, plan.placement, plan.start)
+        else:
+            drawn = Figure(figsize=(9, height), layout="constrained")
+            _gantt(drawn.subplots(), instance, plan.placement, plan.start)
     elif plan is not None and "frames" in plan.details and result is not None:
         drawn = Figure(figsize=(9, 1.6 + 0.5 * min(instance.n_devices, 40)), layout="constrained")
         _cycles(drawn.subplots(), instance, result)
@@ -243,6 +253,35 @@ def _cycles(axes: Axes, instance: Instance, result: Result) -> None:
     axes.set_xlabel("seconds; two cycles, ticks below are releases")
     axes.legend(fontsize=8, loc="upper right", ncols=4)
     _quiet_labels(axes, list(instance.device_names))
+
+
+def _memories_over_time(
+    axes: Axes, instance: Instance, placement: NDArray[np.int64], start: NDArray[np.float64]
+) -> None:
+    """What each device holds from moment to moment, in hundredths of what it has, or in bytes where no device has a limit."""
+    done = start + instance.time[np.arange(instance.n_tasks), placement]
+    found = residents(instance, placement, start, done)
+    weights = np.bincount(placement, weights=instance.memory, minlength=instance.n_devices)
+    limited = np.flatnonzero(np.isfinite(instance.capacity) & (instance.capacity > 0))
+    for i in (limited if limited.size else np.arange(instance.n_devices)).tolist()[:MOST_LABELS]:
+        moments, level = occupied(found, i, float(weights[i]))
+        whole = 0.01 * float(instance.capacity[i]) if limited.size else 1.0
+        last = max(float(moments[-1]), float(done.max(initial=0.0)))
+        seen = np.diff(moments, append=np.inf) > 1e-8 * last  # sums of decimals part what is one moment
+        moments, level = moments[seen], level[seen]
+        axes.step(
+            [*moments.tolist(), last],
+            [*(level / whole).tolist(), float(level[-1]) / whole],
+            where="post",
+            color=COLOURS[i % len(COLOURS)],
+            label=instance.device_names[i],
+        )
+    if limited.size:
+        axes.axhline(100, color="black", linewidth=0.8)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time")
+    axes.set_ylabel("memory, % of the device's" if limited.size else "memory, bytes")
+    axes.legend(fontsize=8, loc="upper right", ncols=4)
 
 
 def _matrix(axes: Axes, instance: Instance) -> None:

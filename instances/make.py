@@ -99,6 +99,7 @@ FILES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("schedule/tree-31x3.json", "task-graph", {"shape": "tree", "tasks": 31, "devices": 3, "degree": 2, "ccr": 0.1, "seed": 1}),
     ("schedule/wired-24x3.json", "task-graph", {"shape": "wired", "tasks": 24, "devices": 3, "seed": 1}),
     ("schedule/wired-18x3-room.json", "task-graph", {"shape": "wired", "tasks": 18, "devices": 3, "room": 0.4, "seed": 1}),
+    ("schedule/wired-18x3-room.json", "task-graph", {"shape": "wired", "tasks": 18, "devices": 3, "room": 0.4, "seed": 1}),
     ("schedule/stream-4x3.json", "job-stream", {"jobs": 4, "tasks": 4, "cores": 1, "seed": 1}),
     ("schedule/stream-8x5-speeds.json", "job-stream", {"speeds": True, "seed": 1}),
     ("schedule/phone-3x3.json", "phone", {"seed": 6}),

@@ -30,3 +30,16 @@ def test_a_graph_with_branches_has_loads_and_a_strip():
     above, below = figure(instance, hetopt.solve(instance, objective="throughput")).axes
     assert above.get_xlabel() == "load"
     assert below.get_xlabel() == "tasks in topological order"
+
+
+def test_memory_over_time_is_drawn_below_the_schedule():
+    """Two tasks after each other on a: 3 bytes of weights each, 1 and 2 bytes handed on, of 8."""
+    devices = [Device(name="a", memory=8)]
+    graph = Instance.from_graph(np.ones((2, 1)), [(0, 1)], memory=[3, 2], output=[1, 2], devices=devices)
+    asked = {"objective": "schedule-latency", "options": {"memory": "over-time"}}
+    above, below = figure(graph, hetopt.solve(graph, **asked)).axes
+    assert len(above.patches) == 2
+    held, limit = below.lines
+    assert (held.get_xdata().tolist(), held.get_ydata().tolist()) == ([0, 1, 2, 2], [75, 100, 62.5, 62.5])
+    assert limit.get_ydata()[0] == 100
+    assert len(figure(graph, hetopt.solve(graph, objective="schedule-latency")).axes) == 1

@@ -101,14 +101,6 @@ from hetopt.verify.sequence import gantt_details
 
 __all__ = ["PROBLEM", "Annealing", "Latency", "ListSchedule", "Paths"]
 
-_ROOM = {
-    1: (6, 14),
-    3: (12, 24),
-    4: (6, 14),
-    7: (6, 14),
-    10: (6, 14),
-    11: (12, 24),
-}  # of samples whose devices have limits
 _TITLES = {
     "heft": "HEFT: ready tasks by mean way to the end, each where it ends first, in gaps too",
     "cpop": "CPoP: the critical path on one device, other tasks where they end first",
@@ -286,14 +278,14 @@ class Latency(Problem):
         """Up to four tasks on up to three devices in one or two jobs; links of two speeds, one way slower than the other."""
         rng = np.random.default_rng(seed)
         n, d = int(rng.integers(1, 5)), int(rng.integers(1, 4))
-        alike = seed % 6 == 5
+        alike, over_time = seed % 6 == 5, seed % 4 == 3
         times = rng.integers(0, 12, (n, 1 if alike else d)) * np.ones((1, d))
         times[(rng.random((n, d)) < (0 if alike else 0.2)) & (np.arange(d) != rng.integers(0, d, (n, 1)))] = np.inf
         devices = [
             Device(
                 name=f"d{i}",
                 available_from=0 if alike or rng.random() < 0.6 else int(rng.integers(0, 6)),
-                memory=int(rng.integers(*_ROOM[seed % 12])) if seed % 12 in _ROOM else None,
+                memory=int(rng.integers(*((12, 24) if over_time else (6, 14)))) if over_time or seed % 3 == 1 else None,
             )
             for i in range(d)
         ]

@@ -1,7 +1,8 @@
 """Random task graphs for the question when a workflow or a network is done: layers, trees, parallel chains, random wiring.
 
 Devices have speeds between 1 and ``spread`` (times drawn for each pair with ``unrelated``), links of each ordered pair their own
-bandwidth, scaled so that a mean transfer takes ``ccr`` times as long as a mean task. Times are whole milliseconds.
+bandwidth, scaled so that a mean transfer takes ``ccr`` times as long as a mean task. Times are whole milliseconds. With ``room``
+tasks have weights, and the question is asked with memory over time.
 
 ``layered``: tasks in about sqrt(n) layers, each reading from one to five of the two layers before. ``tree``: an in-tree of the
 given degree, leaves first. ``chains``: parallel chains between a source and a sink. ``wired``: each of four stages a random
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from hetopt.errors import InputError
 from hetopt.instance import Instance
 from hetopt.io.kinds import Option, chosen, whole
-from hetopt.records import Link
+from hetopt.records import Device, Link
 
 __all__ = ["NAME", "OPTIONS", "SHAPES", "TITLE", "edges_of", "make"]
 
@@ -34,6 +35,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--spread", float, 4.0, "Speed of the fastest device over that of the slowest."),
     Option("--ccr", float, 1.0, "Mean seconds of a transfer over mean seconds of a task; 0 for none."),
     Option("--unrelated", bool, False, "Draw a speed for each pair of task and device."),
+    Option("--room", float, 0.0, "Memory of each device, as a share of all weights and results; 0 for no limit."),
     Option("--question", QUESTIONS, "schedule-latency", "Objective asked for."),
     Option("--seed", int, 0, "Seed."),
 )
@@ -74,6 +76,7 @@ def make(
     spread: float = 4.0,
     ccr: float = 1.0,
     unrelated: bool = False,
+    room: float = 0.0,
     question: str = "schedule-latency",
     seed: int = 0,
 ) -> Instance:
@@ -93,6 +96,10 @@ def make(
         raise InputError(f"--spread is {spread}, expected a number from 1 to 1000")
     if not 0 <= ccr <= 1000:
         raise InputError(f"--ccr is {ccr}, expected a number from 0 to 1000")
+    if not 0 <= room <= 1000:
+        raise InputError(f"--room is {room}, expected a number from 0 to 1000")
+    if room and question != "schedule-latency":
+        raise InputError(f"--room asks for memory over time, a question of schedule-latency, not of {question}")
     random = np.random.default_rng([seed, n, d, SHAPES.index(shape)])
     edges = edges_of(shape, n, degree, random)
     work = random.uniform(1, 20, n)
@@ -100,13 +107,17 @@ def make(
     times = np.maximum(np.round(1000 * work[:, None] / speed), 1) / 1000
     output = random.integers(1, 21, n) * 1_000_000
     names = [f"d{i}" for i in range(d)]
+    links = _links(names, float(times.mean()), float(output.mean()), ccr, random)
+    weights = random.integers(1, 6, n) * 1_000_000 if room else None
+    size = None if weights is None else int(np.ceil(room * (output.sum() + weights.sum()) / 1_000_000)) * 1_000_000
     return Instance.from_graph(
         times,
         edges,
         output=output,
-        devices=names,
-        links=_links(names, float(times.mean()), float(output.mean()), ccr, random),
-        question={"objective": question},
+        memory=weights,
+        devices=[Device(name=name, memory=size) for name in names],
+        links=links,
+        question={"objective": question} | ({"memory": "over-time"} if room else {}),
         name=f"{shape}-{n}x{d}-{seed}",
         source=f"generated with seed {seed}: a random task graph of shape {shape}, communication ratio {ccr:g}",
     )
