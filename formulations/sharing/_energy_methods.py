@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.sharing._configurations import Classes, Columns, classes_of, gathered, plan_of
-from formulations.sharing._energy_program import bound_of, program
+from formulations.sharing._energy_program import program
 from hetopt.control import Control
 from hetopt.formulation import Method, Outcome, Question, RunOptions
 from hetopt.instance import Instance
@@ -58,7 +58,7 @@ class Prices(Method):
             rounds, solver = rounds + 1, f"{answer.solver} {answer.version}"
             prices = np.asarray(answer.row_dual[model.rows_of("class")])
             certificate = {"kind": "configuration-prices", "classes": prices.tolist()}
-            control.report_bound(bound_of(classes, prices, move), "replayed", certificate)
+            control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
             more = _paying(classes, move, prices, np.abs(answer.row_dual[model.rows_of("accelerators")]))
             if not len(more.device):
                 break

@@ -48,6 +48,7 @@ from numpy.typing import NDArray
 
 from formulations.sharing._coschedule_methods import Alone, Greedy, Matching, OddSets, explained, price_bound
 from formulations.sharing._queue import Queue, encoded, plan_of, queue_of
+from formulations.sharing._rounding import next_value
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.formulation import (
@@ -210,7 +211,12 @@ class CoSchedule(Problem):
         """(5), or the duals of the relaxation."""
         if certificate.get("kind") != "odd-sets":
             return super().replay(instance, question, certificate)
-        return price_bound(queue_of(instance, question), certificate)
+        bound = price_bound(queue_of(instance, question), certificate)
+        return self.round_bound(instance, question, bound, slack=0.0)
+
+    def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
+        """Whole seconds add up to multiples of what divides all of them."""
+        return next_value(bound, queue_of(instance, question).seconds, 0.0, slack)
 
     def sample(self, seed: int) -> Instance:
         """Up to six jobs, some alike, two configurations and two caps."""

@@ -46,7 +46,8 @@ from numpy.typing import NDArray
 
 from formulations.sharing._configurations import Classes, classes_of, gathered, plan_of
 from formulations.sharing._energy_methods import ALL, Greedy, Prices, explained
-from formulations.sharing._energy_program import Program, bound_of, program
+from formulations.sharing._energy_program import Program, bound_of, idle_watts, program
+from formulations.sharing._rounding import next_value
 from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.formulation import (
@@ -211,7 +212,20 @@ class Energy(Problem):
         prices = np.asarray(certificate["classes"], np.float64)
         if prices.shape != classes.first.shape or not np.isfinite(prices).all() or classes.many.any():
             raise ValueError(f"expected a finite price for each of {len(classes.first)} classes")
-        return bound_of(classes, prices, move)
+        return self.round_bound(instance, question, bound_of(classes, prices, move), slack=0.0)
+
+    def round_bound(self, instance: Instance, question: Question, bound: float, *, slack: float) -> float:
+        """Whole watts add up to multiples of what divides all of them."""
+        classes, move = _asked(instance, question)
+        facts = classes.facts
+        able = facts.rate > 0
+        parts = [
+            (facts.watts - facts.idle)[able],
+            facts.pair_watts - facts.idle[facts.pairs.type],
+            np.array([group.watts - facts.idle[group.device] for group in facts.groups.values()]),
+            np.array([move] if move and facts.current.any() else []),
+        ]
+        return next_value(bound, np.concatenate(parts), idle_watts(classes), slack)
 
     def sample(self, seed: int) -> Instance:
         """Up to four jobs on two types, some alike, pairs and a group of three."""

@@ -109,13 +109,18 @@ class TestByHand:
 
 class TestOddSets:
     def test_a_triangle(self) -> None:
-        """Three jobs, each pair saves 5 of 20: the relaxation thinks 22.5, no plan is below 25, the odd set proves it."""
-        corun = [[[a, b], "even", 100, 15] for a, b in ("ab", "bc", "ac")]
-        instance = queue(dict.fromkeys("abc", 10), corun)
-        assert hetopt.solve(instance, method="lp").bound == pytest.approx(22.5)
+        """Three jobs, each pair saves 5.5 of 21: the relaxation thinks 23.25, no plan is below 26, the odd set proves it."""
+        corun = [[[a, b], "even", 100, 15.5] for a, b in ("ab", "bc", "ac")]
+        instance = queue(dict.fromkeys("abc", 10.5), corun)
+        assert hetopt.solve(instance, method="lp").bound == pytest.approx(23.25)
         result = solved(instance, method="odd-sets")
-        assert result.bound == pytest.approx(25)
+        assert result.bound == pytest.approx(26)
         assert result.bound_proof == "replayed"
+
+    def test_whole_seconds_round_a_bound_up(self) -> None:
+        """10 and 15 seconds add up to multiples of 5: the relaxation's 22.5 is 25."""
+        corun = [[[a, b], "even", 100, 15] for a, b in ("ab", "bc", "ac")]
+        assert hetopt.solve(queue(dict.fromkeys("abc", 10), corun), method="lp").bound == 25
 
     def test_three_of_a_kind(self) -> None:
         kind = dict.fromkeys("abc", "k")
