@@ -50,12 +50,11 @@ def complete(
     writable(output)
     done = complete_instance(instance, method, everywhere=everywhere)
     tried = {name: None if error != error else error for name, error in done.table.tried.items()}
+    pairs = None if done.pairs is None else done.pairs.method
     record = {
-        "method": done.table.method,
-        "estimated": done.estimated,
-        "unknown": done.unknown,
+        "method": done.table.method, "method of pairs": pairs, "estimated": done.estimated, "unknown": done.unknown,
         "held out error": tried,
-    }
+    }  # fmt: skip
     if output is not None:
         hetopt.write(done.instance, output)
     if as_json:
@@ -64,5 +63,6 @@ def complete(
     for name, error in tried.items():
         told = "says nothing" if error is None else f"{100 * error:.3g} %"
         click.echo(f"{'*' if name == done.table.method else ' '} {name:12} {told}")
-    click.echo(f"{done.estimated} times estimated by {done.table.method}, {done.unknown} still unknown", err=True)
+    also = "" if pairs is None else f", pairs by {pairs}"
+    click.echo(f"{done.estimated} estimated by {done.table.method}{also}; {done.unknown} still unknown", err=True)
     return 0

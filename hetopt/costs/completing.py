@@ -3,8 +3,9 @@
 In an instance a missing time means that a task cannot run there. ``tables.unmeasured``, ``{task: [device, ...]}``, says where
 it only has not been tried. Completing fills these in and writes ``tables.estimated``, a row ``[device, [task], [relative
 error], method]`` for each (the error is null where nothing could be held out); a time for which nothing is known stays in
-``tables.unmeasured``. Tasks of a kind (``tables.kind``) whose times agree, and tasks of equal times, are one row of the table
-that is completed: a copy of what is held out must not be there to be found.
+``tables.unmeasured``. Pairs likewise: :mod:`hetopt.costs.completing_pairs`. Tasks of a kind (``tables.kind``) whose times
+agree, and tasks of equal times, are one row of the table that is completed: a copy of what is held out must not be there to be
+found.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.costs.completing_pairs import complete_pairs, unmeasured_pairs
 from hetopt.costs.completion import Completed, complete
 from hetopt.costs.measuring import anchors
 from hetopt.errors import InputError, nearest
@@ -31,10 +33,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Finished:
-    """A completed instance, its table (kinds by types), and how many times were estimated and are still unknown."""
+    """A completed instance, its tables (kinds by types; pairs), how many entries were estimated and how many are unknown."""
 
     instance: Instance
     table: Completed
+    pairs: Completed | None
     estimated: int
     unknown: int
 
@@ -121,9 +124,10 @@ def complete_instance(instance: Instance, method: str = "auto", *, everywhere: b
         As :func:`unmeasured`, :func:`measured_times` and :func:`hetopt.costs.completion.complete`, or nothing is unmeasured.
     """
     missing = unmeasured(instance, everywhere)
-    if not missing.any():
+    if not missing.any() and not unmeasured_pairs(instance):
         raise InputError(
-            "nothing is unmeasured: `tables.unmeasured` names no time, and a missing time means that a task cannot run there"
+            "nothing is unmeasured: `tables.unmeasured` and `tables.unmeasured_pairs` name nothing; a missing time means that a "
+            "task cannot run there"
         )
     times, of = measured_times(instance)
     rows_of, row = merged(instance, times)
@@ -141,6 +145,7 @@ def complete_instance(instance: Instance, method: str = "auto", *, everywhere: b
         left.setdefault(instance.labels[task], []).append(instance.device_names[device])
     tables = {name: value for name, value in instance.tables.items() if name not in ("unmeasured", "estimated")}
     tables["estimated"] = [*instance.tables.get("estimated", []), *rows]
+    tables.pop("unmeasured_pairs", None)
     if left:
         tables["unmeasured"] = left
     time = np.where(fill, guess, instance.columns.time).tolist()
@@ -150,11 +155,26 @@ def complete_instance(instance: Instance, method: str = "auto", *, everywhere: b
         count = 1 if job.tasks is None else len(job.tasks)
         jobs.append(_with_times(job, whole[k : k + count]))
         k += count
-    made = Instance.build(
+    made = _build(instance, jobs, tables)
+    unknown = int((missing & ~fill).sum())
+    named = len(unmeasured_pairs(instance))
+    if not named:
+        return Finished(made, table, None, len(rows), unknown)
+    pairs_missing = {**tables, "unmeasured_pairs": instance.tables["unmeasured_pairs"]}
+    together, marks, pairs = complete_pairs(_build(instance, jobs, pairs_missing), "auto")
+    tables |= {"together": together, "estimated": [*tables["estimated"], *marks]}
+    done = {(row[0], *row[1]) for row in marks}
+    still = [row for row in instance.tables["unmeasured_pairs"] if tuple(row) not in done]
+    if still:
+        tables["unmeasured_pairs"] = still
+    return Finished(_build(instance, jobs, tables), table, pairs, len(rows) + len(marks), unknown + len(still))
+
+
+def _build(instance: Instance, jobs: list[Job], tables: dict[str, Any]) -> Instance:
+    return Instance.build(
         instance.devices, jobs, instance.links, tables=tables, question=instance.question, name=instance.name,
         description=instance.description, source=instance.source,
     )  # fmt: skip
-    return Finished(made, table, len(rows), int((missing & ~fill).sum()))
 
 
 def _with_times(job: Job, times: list[list[float | None]]) -> Job:

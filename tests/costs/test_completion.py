@@ -236,6 +236,52 @@ class TestInstances:
             to_measure(instance, 2, reference="x")
 
 
+class TestPairs:
+    def kinds(self, together: list[Any], missing: list[Any]) -> Instance:
+        """Three kinds of two jobs on two types, t1 twice as fast."""
+        kind = {f"j{k}": f"k{k // 2}" for k in range(6)}
+        times: list[list[float | None]] = [[2.0 + k // 2, 1.0 + k // 4] for k in range(6)]
+        return cluster(times, kind, together=together, unmeasured_pairs=missing)
+
+    def test_what_a_kind_keeps_is_alike_beside_alike_partners(self) -> None:
+        """Everybody keeps half beside anybody: so does the pair that was not measured."""
+        pairs = [("k0", "k0"), ("k0", "k1"), ("k0", "k2"), ("k1", "k1"), ("k1", "k2"), ("k2", "k2")]
+        alone = {"t0": {"k0": 2, "k1": 3, "k2": 4}, "t1": {"k0": 1, "k1": 1, "k2": 2}}
+        rows = [[t, a, b, 2 * alone[t][a], 2 * alone[t][b]] for t in alone for a, b in pairs]
+        instance = self.kinds([row for row in rows if row[:3] != ["t1", "k0", "k2"]], [["t1", "k2", "k0"]])
+        done = complete_instance(instance)
+        row = done.instance.tables["together"][-1]
+        assert row[:3] == ["t1", "k2", "k0"]
+        assert row[3:] == pytest.approx([4, 2], rel=1e-6)
+        ((device, names, errors, method),) = done.instance.tables["estimated"]
+        assert (device, names, method) == ("t1", ["k2", "k0"], done.pairs.method if done.pairs else None)
+        assert errors == pytest.approx([0, 0], abs=1e-6)
+        assert "unmeasured_pairs" not in done.instance.tables
+
+    @pytest.mark.parametrize(
+        ("missing", "words"),
+        [
+            ([["t9", "k0", "k1"]], "'t9', which is no device"),
+            ([["t0", "k0", "k9"]], "expected kinds"),
+            ([["t0", "k1", "k0"]], "that is measured"),
+            ([["t1", "k1", "k0"], ["t1", "k0", "k1"]], "is named before"),
+            ([["t0", "k0"]], "expected \\[type, kind, other kind\\]"),
+        ],
+        ids=["device", "kind", "measured", "twice", "short"],
+    )
+    def test_bad_input(self, missing: list[Any], words: str) -> None:
+        with pytest.raises(InputError, match=words):
+            complete_instance(self.kinds([["t0", "k0", "k1", 4, 6]], missing))
+
+    def test_jobs_of_a_kind_must_be_alike(self) -> None:
+        kind = {"j0": "k", "j1": "k"}
+        instance = cluster(
+            [[1, 2], [1, 3]], kind, together=[["t0", "k", "k", 3, 3]], unmeasured_pairs=[["t1", "k", "k"]]
+        )
+        with pytest.raises(InputError, match="kind 'k' take different times alone"):
+            complete_instance(instance)
+
+
 class TestCommand:
     def test_a_file_completed_is_a_file(self, tmp_path: Path) -> None:
         run = CliRunner()

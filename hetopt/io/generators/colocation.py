@@ -28,7 +28,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--jobs", int, 40, "Number of jobs."),
     Option("--kinds", int, 8, "Kinds of jobs with equal rates."),
     Option("--types", int, 3, "Accelerator types (least-power)."),
-    Option("--unmeasured", float, 0.0, "Part of the kinds' times alone that nobody measured (least-power)."),
+    Option("--unmeasured", float, 0.0, "Part of the times, alone and in pairs, that nobody measured (least-power)."),
     Option("--seed", int, 0, "Seed."),
 )
 CAPS = (150, 200, 250)
@@ -59,6 +59,14 @@ def make(
     devices, times, tables = draw(random, names, of, types)
     if unmeasured and question == "least-power":
         tables["unmeasured"] = _forget(random, of, times, [device.name for device in devices], unmeasured)
+        gone = random.random(len(tables["together"])) < unmeasured
+        lost = [
+            row
+            for row, away in zip(tables["together"], gone.tolist(), strict=True)
+            if away and {*row[1:3]} <= {*of.values()}
+        ]
+        tables["unmeasured_pairs"] = [row[:3] for row in lost]
+        tables["together"] = [row for row in tables["together"] if row not in lost]
     return Instance.build(
         devices,
         [Job(name=name, time=times[kind]) for name, kind in of.items()],
