@@ -25,7 +25,9 @@ exact model where the network is small. Bounds are by prices of layers (``config
 carried by nodes whose flows add up to T, and no mix of nodes is cheap enough to do that on all L layers; the prices are replayed
 in integers without a solver. Links count too: where no link carries T between clusters of nodes, some layer is carried by
 several nodes, and flow into and out of groups of nodes needs links (the argument is in :mod:`hetopt.verify.serving_bound`).
-Plans are built at a rate T from
+Where memory is short, few nodes are to spare beside a chain that keeps all layers, and a crossing of slow links between clusters
+can only be a few nodes wide (:mod:`hetopt.verify.serving_handover`). First plans are disjoint chains of single nodes along real
+links, laid one after another and anew. Others are built at a rate T from
 
 * *blocks*: K layers served by lanes side by side and one after another, whose rates add up to T at every layer, cut like a
   board by guillotine cuts; the cheapest block for every K comes out of a dynamic program with the bound's prices,
@@ -241,9 +243,26 @@ def _nothing(network: ServingNetwork) -> str:
     ).max(axis=1)
     if most.sum() < network.layers:
         return f"nothing can be served: the nodes together keep at most {most.sum()} of {network.layers} layers"
+    if not _joined(network):
+        return "nothing can be served: no links join nodes that keep all layers one after another, from host to host"
     return (
         "no plan that serves anything was found: see whether links join nodes that keep all layers, from host to host"
     )
+
+
+def _joined(network: ServingNetwork) -> bool:
+    """Is there a way from host to host along links through intervals of all layers, were nodes allowed to come up twice?"""
+    layers, rates = network.layers, network.throughput
+    linked = network.link > 0
+    ending = np.zeros((layers + 1, network.n), np.bool_)  # an interval of the node may end here
+    for end in range(1, layers + 1):
+        for k in range(1, min(end, rates.shape[1] - 1) + 1):
+            start = end - k
+            entered = network.source > 0 if start == 0 else linked[ending[start]].any(axis=0)
+            if network.partial and start > 0:  # joined anywhere inside
+                entered = entered | linked[ending[start:end].any(axis=0)].any(axis=0)
+            ending[end] |= entered & (rates[:, k] > 0)
+    return bool((ending[layers] & (network.sink > 0)).any())
 
 
 def _replay(network: ServingNetwork, certificate: Mapping[str, Any]) -> float:

@@ -242,7 +242,7 @@ class _Search:
                     seed += 1000
                     if self.closed() or self.should_stop():
                         return
-                    if not self._raise(kind, rates=14, tries=8, seed=seed):
+                    if not self._raise(kind, rates=10, tries=4, seed=seed):
                         break
 
     def apart(self) -> None:

@@ -86,6 +86,19 @@ def test_a_model_too_large_for_the_nodes_says_so():
     assert any("at most 2 of 3 layers" in text for text in result.messages)
 
 
+def test_links_that_lead_nowhere_are_said_to():
+    """Three nodes hold three layers, but the link from the second to the third is missing; with it, 1 passes."""
+    rates = np.array([[0.0, 10.0]] * 3)
+    link = np.zeros((3, 3))
+    link[0, 1] = link[1, 0] = 1.0
+    for to_third, text in ((0.0, "no links join nodes"), (1.0, None)):
+        link[1, 2] = to_third
+        network = ServingNetwork(3, rates, link, [1.0, 0.0, 0.0], [0.0, 0.0, 1.0], ("a", "b", "c"))
+        result = hetopt.solve(instance_of(network), time_limit=20)
+        assert result.objective == to_third
+        assert text is None or any(text in message for message in result.messages)
+
+
 def test_joining_inside_an_interval_by_hand():
     """a keeps layers 0 and 1 of 3, b layers 1 and 2: only if requests may join b at its second layer do 4 pass."""
     network = ServingNetwork(
