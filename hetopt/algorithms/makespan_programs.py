@@ -5,6 +5,7 @@ Nothing here is a bound; :func:`~hetopt.algorithms.makespan_group.place_anew` so
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -19,6 +20,9 @@ __all__ = ["Best", "programs"]
 
 _SOLVES = 8  # programs in a row
 _NODES = 300  # of branch and bound for each
+_LARGEST = 7  # machines in a group; of more, branch and bound sees little with so few nodes
+_WHOLE = 6  # after so many steps a program over all machines
+_SHARE = 0.5  # of what a better plan could afford, what a single pair may cost
 
 
 class Best(Protocol):
@@ -56,11 +60,12 @@ def programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
         True after some programs in a row.
     """
     time, m = state.time, state.time.shape[1]
-    cost = reduced_costs(time, relaxation.weights)
+    cost = reduced_costs(time, relaxation.weights) / max(float(relaxation.weights.sum()), 1e-300)
     random = np.random.default_rng(seed)
     size, idle = min(5, m), 0
-    while True:
-        for _ in range(_SOLVES):
+    for step in itertools.count(1):
+        whole = step % _WHOLE == 0
+        for _ in range(1 if whole else _SOLVES):
             if state.over():
                 break
             used = np.bincount(state.plan, minlength=m) > 0
@@ -68,12 +73,14 @@ def programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
             latest = int(load.argmax())
             others = np.delete(np.arange(m), latest)
             group = np.sort(np.r_[latest, random.choice(others, size - 1, replace=False)])
-            allowed = cost <= state.value - relaxation.value
-            plan = place_anew(time, state.ready, state.plan, group, allowed, nodes=_NODES, should_stop=state.over)
+            group = np.arange(m) if whole else group
+            allowed = cost <= _SHARE * (state.value - relaxation.value)
+            nodes = _NODES // 3 if whole else _NODES
+            plan = place_anew(time, state.ready, state.plan, group, allowed, nodes=nodes, should_stop=state.over)
             before = state.value
             if plan is not None:
                 state.offer_plan(plan)
             idle = 0 if state.value < before else idle + 1
-            if idle > m // 2:
-                size, idle = size + 1 if size < min(m, 10) else min(5, m), 0
+            if idle > m:
+                size, idle = size + 1 if size < min(m, _LARGEST) else min(5, m), 0
         yield True
