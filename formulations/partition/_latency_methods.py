@@ -64,19 +64,51 @@ def tasks_of(instance: Instance) -> tuple[LatencyTasks, list[int], list[int]]:
 
 
 def relaxed_tasks(instance: Instance, question: Question) -> LatencyTasks:
-    """Every accelerator as good as the best in each respect, each subgraph on one of its own, and no groups."""
+    """Every accelerator as good as the best in each respect, each subgraph on one of its own.
+
+    Of groups remains what costs nothing: a task that takes no time and reads nothing from outside its group goes where its
+    only reader goes, into the same subgraph. There its bytes count no less and its output need not move.
+    """
     tasks, accelerators, _ = tasks_of(instance)
     if not accelerators:
         return tasks._replace(group=np.full(instance.n_tasks, -1))
     into, out = rates(instance)
-    return tasks._replace(
+    tasks = tasks._replace(
         acc=instance.time[:, accelerators].min(axis=1),
         arrive=instance.output * into[accelerators].min(),
         send=instance.output * out[accelerators].min(),
-        group=np.full(instance.n_tasks, -1),
         count=min(len(accelerators) * int(question["subgraphs"]), instance.n_tasks),
         room=float(instance.capacity[accelerators].max()),
     )
+    return tasks._replace(group=_followers(tasks))
+
+
+def _followers(tasks: LatencyTasks) -> np.ndarray:  # type: ignore[type-arg]
+    """(n,) the reader that a task of no time follows for nothing, the reader's own number for itself; -1 for the others."""
+    n, group = len(tasks.acc), tasks.group.tolist()
+    before: list[list[int]] = [[] for _ in range(n)]
+    after: list[list[int]] = [[] for _ in range(n)]
+    for u, v in tasks.edges.tolist():
+        before[v].append(u)
+        after[u].append(v)
+    missing = [len(b) for b in before]
+    order = [v for v in range(n) if not missing[v]]
+    for v in order:
+        for w in after[v]:
+            missing[w] -= 1
+            if not missing[w]:
+                order.append(w)
+    idle = (tasks.acc == 0) & (tasks.host == 0).all(axis=1)
+    follows = [False] * n
+    for v in order:
+        follows[v] = bool(idle[v]) and group[v] >= 0 and all(group[u] == group[v] and follows[u] for u in before[v])
+    leader = list(range(n))
+    for v in reversed(order):
+        readers = {leader[w] for w in after[v]}
+        if follows[v] and len(readers) == 1 and all(group[w] == group[v] for w in after[v]):
+            leader[v] = readers.pop()
+    led = np.array(leader, np.int64)
+    return np.where(np.bincount(led, minlength=n)[led] > 1, led, -1)
 
 
 def _solution(instance: Instance, question: Question, graph: LatencyGraph, place: np.ndarray) -> Solution:  # type: ignore[type-arg]
