@@ -23,15 +23,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def kernels(instance: Instance, question: Question) -> Kernels:
-    """The instance's kernels and devices; ways that split a kernel in units of the question's grain.
+def kernels(instance: Instance, question: Question | None) -> Kernels:
+    """The instance's kernels and devices; ways that split a kernel in units of the grain of the question, or of the file's own.
 
     Raises
     ------
     InputError
         A table cannot be read, or a device has no link with the host.
     """
-    return _kernels(instance, int(question["grain"]))
+    return _kernels(instance, int((instance.question if question is None else question).get("grain", 1)))
 
 
 @lru_cache(maxsize=4)

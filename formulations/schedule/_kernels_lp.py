@@ -39,9 +39,7 @@ class LP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``way[kernel,...]``, ``apart[edge,device]``, ``reads[kernel,device]``, ``end[kernel]``, ``makespan``."""
-        from formulations.schedule.kernels import PROBLEM
-
-        data = kernels(instance, question or PROBLEM.question(instance))
+        data = kernels(instance, question)
         n, m = data.time.shape
         late = horizon(data)
         unit = time_unit(late)
