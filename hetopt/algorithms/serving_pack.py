@@ -58,7 +58,7 @@ def pack(
     seed
         Of the random choices.
     should_stop
-        Asked between chains.
+        Asked at each rate.
     report
         Called with every better plan.
     """
@@ -126,11 +126,13 @@ class _Packing:
         free = np.ones(self.network.n, dtype=np.bool_)
         for chain in chains:
             free[chain.nodes] = False
-        while not should_stop():
+        while True:
             best: Chain | None = None
             most = 0.0
             stray = np.exp(noise * self.random.standard_normal(self.network.n)) if noise else np.ones(self.network.n)
             for level in range(len(self.rates)):
+                if should_stop():
+                    return chains
                 if self.keep[level][free].sum() < self.network.layers:
                     continue
                 found = self._chain(level, free, stray)
