@@ -18,8 +18,9 @@ Minimise sum_tm s_tm x_tm subject to
     sum_{t, m chosen in e} x_tm <= L - differ   for each earlier choice e               (3)  differ
 
 The memory's budget is the device's; ``time``, ``energy`` and ``cost`` are options. Method ``prices`` is the Lagrangian relaxation
-of (2), :mod:`hetopt.algorithms.choice`, whose bound is replayed from the prices alone. :func:`hetopt.diverse` asks for several
-choices one after the other.
+of (2), :mod:`hetopt.algorithms.choice`, whose bound is replayed from the prices alone; ``core`` goes through all choices that may
+still be better than the best (:mod:`hetopt.algorithms.choice_core`). :func:`hetopt.diverse` asks for several choices one after
+the other.
 
 Source: A. Bercovich et al., Puzzle: distillation-based NAS for inference-optimized LLMs, ICML 2025 (the question and (3)).
 """
@@ -56,7 +57,7 @@ from hetopt.records import Device, Job, Mode, Task
 from hetopt.solution import Solution
 from hetopt.verify.choice import check_choice
 
-__all__ = ["MILP", "PROBLEM", "MultiChoice", "Prices"]
+__all__ = ["MILP", "PROBLEM", "Core", "MultiChoice", "Prices"]
 
 RESOURCES = ("memory", "time", "energy", "cost")
 _ROUNDING = 2.0**-40
@@ -220,6 +221,56 @@ class Prices(Method):
         return Outcome()
 
 
+class Core(Method):
+    """The choices whose regrets fit between bound and value."""
+
+    name = "core"
+    title = "all exchanges whose regrets under the best prices fit between bound and value, one by one"
+    kind = "exact"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """Prices first where there are none yet; a choice and a bound that meet, or neither when there are too many."""
+        from hetopt.algorithms.choice_core import search
+
+        if (control.certificate or {}).get("kind") != "prices" or control.plan is None:
+            Prices().run(instance, question, control, options)
+        amount, most = _reduced(instance, question)
+        all_modes, problem = menu(instance), question.problem
+        score = np.where(all_modes.open, all_modes.score, 1e300)
+        given = (control.certificate or {}).get("prices", {})
+        prices = np.array([float(given.get(name, 0.0)) for name in budgets(instance, question)])
+        labels = np.repeat(np.arange(instance.n_tasks), np.diff(all_modes.start)).tolist()
+        rows = earlier(instance) if question["differ"] else []
+        hits = [[int(name == row[t]) for t, name in zip(labels, all_modes.names, strict=True)] for row in rows]
+
+        def choice(chosen: NDArray[np.int64]) -> float | None:
+            plan = _plan(instance, chosen)
+            seen = problem.judge(instance, question, plan)
+            if seen.violations:
+                return None
+            control.report_plan(plan)
+            return seen.value
+
+        bound = search(
+            score,
+            amount,
+            all_modes.start,
+            most,
+            prices,
+            math.inf if control.value is None else control.value,
+            np.array(hits, np.int64).reshape(len(hits), len(labels)),
+            instance.n_tasks - question["differ"],
+            choice,
+            control.should_stop,
+        )
+        if bound is None:
+            return Outcome(notes=("core: too many choices have small regrets to go through all of them",))
+        if not math.isfinite(bound):
+            return Outcome("infeasible", infeasible=("no choice of modes keeps all budgets together",))
+        control.report_bound(bound, "algorithm")
+        return Outcome()
+
+
 class MultiChoice(Problem):
     """The question."""
 
@@ -234,7 +285,7 @@ class MultiChoice(Problem):
         Option("cost", float, None, "budget of cost"),
         Option("differ", int, 0, "tasks in which a choice must differ from each of tables.earlier"),
     )
-    methods = (MILP(), Relaxed(MILP(), "(1)-(3)"), Prices())
+    methods = (MILP(), Relaxed(MILP(), "(1)-(3)"), Core(), Prices())
 
     def fits(self, instance: Instance) -> str | None:
         """Modes for every task, with different names."""
@@ -277,8 +328,12 @@ class MultiChoice(Problem):
         return tuple(found)
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
-        """Prices, then the program."""
-        return (Step("prices", "a choice and a bound in moments", 0.3), Step("milp", "exact"))
+        """Prices, the core around them, then the program."""
+        return (
+            Step("prices", "a choice and a bound in moments", 0.3),
+            Step("core", "exact where bound and value are close", 0.3),
+            Step("milp", "exact"),
+        )
 
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Replays prices and linear duals."""

@@ -68,7 +68,7 @@ def price(
             if idle % 10 == 0:
                 step /= 2
         over = (amount[:, chosen].sum(axis=1) - budget) / unit
-        if turn % 10 == 0 or (over <= 0).all():
+        if turn % 30 == 0 or ((over <= 0).all() and score[chosen].sum() < value):
             plan = improve(score, amount, start, budget, chosen)
             met = on_choice(plan) if plan is not None else None
             value = value if met is None else min(value, met)
