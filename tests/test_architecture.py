@@ -41,6 +41,7 @@ FLOORS = {
     "hetopt.explain": THIRD,
     "hetopt.plan": THIRD,
     "hetopt.plan_stages": THIRD,
+    "hetopt.rounds": THIRD,
     "hetopt.solve": THIRD,
     "hetopt.sweep": THIRD,
     "hetopt.__main__": TOP,
