@@ -29,6 +29,7 @@ __all__ = ["Cyclic", "CyclicRate"]
 
 MOST = 150_000  # literals and rows beyond which the model does not get anywhere
 _BITS = 30
+_RATE_BITS = 25  # finer, the solver creeps along rounds of constraints unit by unit
 _EXACT = 4e-16
 
 
@@ -56,13 +57,15 @@ def grid(streams: Streams, longest: float, *, fine: bool = False) -> Grid:
     for model in streams.models:
         seconds |= {way.seconds for way in model.ways}
         seconds |= {late for row in _transfers(streams, model) for late in row.values()}
-    powers = range(9, -10, -1) if fine else range(10)
-    for unit in (10.0**-k for k in powers):
-        if longest / unit < 2.0**_BITS and all(
+    bits = _RATE_BITS if fine else _BITS
+    for unit in (10.0**-k for k in range(10)):
+        if longest / unit < 2.0**bits and all(
             abs(round(s / unit) * unit - s) <= _EXACT * max(s, unit) for s in seconds
         ):
+            if fine:
+                unit /= math.floor(2.0**bits * unit / longest)
             return Grid(unit, True, round(step / unit) * common)
-    parts = max(1, math.floor(2.0**_BITS * step / longest))
+    parts = max(1, math.floor(2.0**bits * step / longest))
     return Grid(step / parts, False, parts * common)
 
 
@@ -199,6 +202,7 @@ def _model(
     load: list[list[Any]] = [[] for _ in range(instance.n_devices)]
     held: dict[tuple[int, int], list[Any]] = {}
     copies = _copies(streams, cycles, units.unit * shortest)
+    moments: dict[Fraction, Any] = {}
     for j, one in enumerate(streams.models):
         end, rows = alone(streams, one).end, _transfers(streams, one)
         free = lengths is not None and one.implicit
@@ -226,9 +230,11 @@ def _model(
             done = model.new_int_var(0, last, "")
             moment: Any = release.more
             if release.share:
-                moment = model.new_int_var(0, last, "")
-                p, q = release.share.numerator, release.share.denominator
-                model.add(q * moment + (q - 1) >= p * cycle)
+                if release.share not in moments:
+                    moments[release.share] = model.new_int_var(0, math.ceil(release.share * longest) + 1, "")
+                    p, q = release.share.numerator, release.share.denominator
+                    model.add_linear_constraint(p * cycle - q * moments[release.share], 0, q - 1)
+                moment = moments[release.share]
             model.add(
                 due.share.denominator * done <= due.share.numerator * cycle + due.share.denominator * due.more
             )  # (4)
