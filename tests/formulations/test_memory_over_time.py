@@ -305,3 +305,16 @@ def test_plain_and_compiled_kernels_agree(monkeypatch):
                 monkeypatch.setattr(module, name, kernel.py_func)
     assert walk() == compiled
     assert in_room(instance, []) is None
+
+
+def test_generated_graphs_with_little_room():
+    make = generators.get("task-graph").make
+    instance = make(shape="wired", tasks=18, devices=3, room=0.4, seed=1)
+    together = instance.memory.sum() + instance.output.sum()
+    assert instance.question["memory"] == "over-time"
+    assert (instance.capacity == np.ceil(0.4 * together / 1e6) * 1e6).all()
+    assert not np.isfinite(make(seed=1).capacity).any()
+    with pytest.raises(hetopt.InputError, match="--room is -1"):
+        make(room=-1)
+    with pytest.raises(hetopt.InputError, match="--room asks for memory over time"):
+        make(room=0.4, question="mapping")
