@@ -58,7 +58,7 @@ def climb(
 ) -> Climbed:
     """Search each graph below ascending targets up to ``best``; plans go to ``take``, proved bounds to ``control``.
 
-    A barrier bound comes first. Before a search that may be long, a beam looks for a plan that makes it shorter.
+    A barrier bound comes first. Before the last search a beam looks for a plan that makes it shorter.
     """
     from hetopt.algorithms.latency_barrier import barriers
     from hetopt.algorithms.latency_graph import NEVER
@@ -85,11 +85,14 @@ def climb(
     if lower < best:
         tell(lower)
     targets = [lower + int(excess * lower) + 1 for excess in _TARGETS] if lower < best else []
-    for number, target in enumerate([*(t for t in targets if t < best), NEVER]):
+    # A target nearer to the best plan than to the bound costs as much as the last search.
+    for target in [*(t for t in targets if t - lower < best - t), NEVER]:
         cap, found = min(target, best), False
         for graph, lattice, cut in parts:
-            for beam in (_BEAM, 0) if number else (0,):
-                known = barriers(graph, lattice, cap, lambda: stopped(control))
+            known = None
+            for beam in (_BEAM, 0) if target >= best else (0,):
+                if known is None or cap < known.cap:
+                    known = barriers(graph, lattice, cap, lambda: stopped(control))
                 if known is None:
                     return Climbed(False, best, labels, ideals)
                 if known.reached[-1, -1] >= cap:
