@@ -28,7 +28,7 @@ __all__ = ["Alone", "Greedy", "Matching", "OddSets", "explained", "price_bound"]
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 MOST_JOBS = 200  # Edmonds's algorithm in Python cannot be interrupted, and takes seconds for more
-MOST_KINDS = 60  # up to which odd sets are looked for by minimum cuts
+MOST_KINDS = 60  # connected by fractions, up to which odd sets are looked for by minimum cuts
 BROKEN = 1e-7  # by which an odd set must be broken to be added
 PATIENCE = 10.0  # seconds for each question about a missing plan
 ROUNDING = 2.0**-40  # of all that is added up in (5)
@@ -197,32 +197,50 @@ def _broken(queue: Queue, x: Floats) -> list[list[int]]:
 
 
 def _candidates(queue: Queue, x: Floats) -> Iterator[list[int]]:
-    """Connected kinds, all kinds, and the sides of minimum odd cuts; all sorted."""
+    """All kinds, and in each connected part the sides of minimum odd cuts; all sorted.
+
+    A broken set is crossed by less than one, so kinds between which there is one or more are on one side: they are one node.
+    """
     import networkx as nx
 
-    graph = nx.Graph()
     outside = len(queue.size)  # a node for what is not paired
-    graph.add_nodes_from(range(outside + 1))
+    yield list(range(outside))
+    edges: dict[tuple[int, int], float] = {}
     for c in np.flatnonzero(x > 1e-9).tolist():
         kinds = sorted(set(queue.sets[c].kinds))
-        ends = [*kinds, outside] if queue.has[c].sum() == 1 else kinds
-        for a, b in itertools.pairwise(ends):
-            weight = graph.edges[a, b]["weight"] if graph.has_edge(a, b) else 0.0
-            graph.add_edge(a, b, weight=weight + float(x[c]))
-    yield list(range(outside))
-    for part in nx.connected_components(graph.subgraph(range(outside))):
-        yield sorted(part)
-    if outside > MOST_KINDS or outside < 2:
-        return
+        for pair in itertools.pairwise([*kinds, outside] if queue.has[c].sum() == 1 else kinds):
+            edges[pair] = edges.get(pair, 0.0) + float(x[c])
+    heavy = nx.Graph(pair for pair, weight in edges.items() if weight >= 1 - 1e-9)
+    heavy.add_nodes_from(range(outside + 1))
+    node = {kind: min(part) for part in map(sorted, nx.connected_components(heavy)) for kind in part}
+    graph = nx.Graph()
+    graph.add_nodes_from(sorted(set(node.values())))
+    for (one, two), weight in sorted(edges.items()):
+        a, b = node[one], node[two]
+        if a != b:
+            graph.add_edge(a, b, weight=weight + (graph.edges[a, b]["weight"] if graph.has_edge(a, b) else 0.0))
+    members: dict[int, list[int]] = {}
+    for kind in range(outside):
+        members.setdefault(node[kind], []).append(kind)
+    end = node[outside]
+    inner = graph.subgraph(sorted(set(graph) - {end}))
+    for part in sorted(map(sorted, nx.connected_components(inner))):
+        yield sorted(kind for a in part for kind in members[a])
+        if 1 < len(part) <= MOST_KINDS:
+            for side in _sides(graph.subgraph([*part, end]), end):
+                yield sorted(kind for a in side for kind in members[a])
+
+
+def _sides(graph: Any, end: int) -> Iterator[list[int]]:
+    """The side without ``end`` of each cut of a Gomory-Hu tree: a minimum odd cut is among them."""
+    import networkx as nx
+
     tree = nx.gomory_hu_tree(graph, capacity="weight")
-    for a, b in sorted(tree.edges):
-        tree_without = tree.copy()
-        tree_without.remove_edge(a, b)
-        side = nx.node_connected_component(tree_without, a)
-        if outside in side:
-            side = set(tree.nodes) - side
-        if int(queue.size[sorted(side)].sum()) % 2:
-            yield sorted(side)
+    for a, b in sorted(tuple(sorted(pair)) for pair in tree.edges):
+        without = tree.copy()
+        without.remove_edge(a, b)
+        side = nx.node_connected_component(without, a)
+        yield sorted(set(tree.nodes) - side if end in side else side)
 
 
 class Greedy(Method):

@@ -117,40 +117,59 @@ class Greedy(Method):
     kind = "heuristic"
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """One pass; a job that may have several accelerators takes single ones until its floor is met."""
+        """One pass; where a job finds no place, another in which jobs go together wherever they can."""
         classes, move = classes_of(instance, question["caution"]), float(question["move"])
-        facts = classes.facts
-        alone = facts.rate[classes.first]
-        serves = (alone >= classes.floor[:, None] * (1 - SLACK)) & (classes.most > 0)[:, None]
-        watts = facts.watts[classes.first] - facts.idle + move * classes.away
-        order = np.lexsort((np.arange(len(alone)), (alone / classes.floor[:, None]).max(axis=1), serves.sum(axis=1)))
-        free = facts.workers.copy()
-        rows: list[tuple[int, list[int]]] = []
-        single: dict[tuple[int, int], list[int]] = {}  # rows with one job, by its class and type
-        for c in order.tolist():
-            choices = _company(classes, c, watts, move)
-            for job in classes.jobs[c]:
-                if control.should_stop():
-                    return Outcome("limit", "time")
-                if classes.many[c]:
-                    if not _several(classes, c, job, free, rows):
-                        return Outcome(notes=(f"the rule finds no place for {instance.labels[job]!r}",))
-                    continue
-                new = np.where(serves[c] & (free > 0), watts[c], np.inf)
-                i = int(new.argmin())
-                cost, there = next(((cost, there) for cost, there in choices if single.get(there)), (np.inf, (c, i)))
-                if cost <= new[i] and cost < np.inf:
-                    rows[single[there].pop()][1].append(job)
-                elif new[i] < np.inf:
-                    free[i] -= 1
-                    single.setdefault((c, i), []).append(len(rows))
-                    rows.append((i, [job]))
-                else:
-                    return Outcome(notes=(f"the rule finds no place for {instance.labels[job]!r}",))
-        names, labels = instance.device_names, instance.labels
-        plan = [[names[i], [labels[k] for k in sorted(jobs)]] for i, jobs in rows]
-        control.report_plan(Solution(details={"accelerators": plan}))
-        return Outcome()
+        lost = None
+        for close in (False, True):
+            if control.should_stop():
+                return Outcome("limit", "time")
+            rows, lost = _dealt(classes, move, close, control)
+            if lost is None:
+                names, labels = instance.device_names, instance.labels
+                plan = [[names[i], [labels[k] for k in sorted(jobs)]] for i, jobs in rows]
+                control.report_plan(Solution(details={"accelerators": plan}))
+                return Outcome()
+        if control.should_stop():
+            return Outcome("limit", "time")
+        return Outcome(notes=(f"the rule finds no place for {instance.labels[lost or 0]!r}",))
+
+
+def _dealt(
+    classes: Classes, move: float, close: bool, control: Control
+) -> tuple[list[tuple[int, list[int]]], int | None]:
+    """Accelerators with their jobs, and the job that finds no place; ``close``: together wherever it can be.
+
+    A job that may have several accelerators takes single ones until its floor is met.
+    """
+    facts = classes.facts
+    alone = facts.rate[classes.first]
+    serves = (alone >= classes.floor[:, None] * (1 - SLACK)) & (classes.most > 0)[:, None]
+    watts = facts.watts[classes.first] - facts.idle + move * classes.away
+    order = np.lexsort((np.arange(len(alone)), (alone / classes.floor[:, None]).max(axis=1), serves.sum(axis=1)))
+    free = facts.workers.copy()
+    rows: list[tuple[int, list[int]]] = []
+    single: dict[tuple[int, int], list[int]] = {}  # rows with one job, by its class and type
+    for c in order.tolist():
+        choices = _company(classes, c, watts, move)
+        for job in classes.jobs[c]:
+            if control.should_stop():
+                return rows, job
+            if classes.many[c]:
+                if not _several(classes, c, job, free, rows):
+                    return rows, job
+                continue
+            new = np.where(serves[c] & (free > 0), watts[c], np.inf)
+            i = int(new.argmin())
+            cost, there = next(((cost, there) for cost, there in choices if single.get(there)), (np.inf, (c, i)))
+            if cost < np.inf and (close or cost <= new[i]):
+                rows[single[there].pop()][1].append(job)
+            elif new[i] < np.inf:
+                free[i] -= 1
+                single.setdefault((c, i), []).append(len(rows))
+                rows.append((i, [job]))
+            else:
+                return rows, job
+    return rows, None
 
 
 def _several(classes: Classes, c: int, job: int, free: Numbers, rows: list[tuple[int, list[int]]]) -> bool:

@@ -23,9 +23,9 @@ keeps
     sum_c floor(n_c(B) / 2) x_c <= floor(N(B) / 2)  for each set B of kinds          (4)  odd set
 
 with n_c(B), N(B) the jobs of B's kinds, being (1) summed over B, halved, rounded down. ``odd-sets`` adds those that are broken:
-all of them, by minimum odd cuts, where sets are pairs of at most 60 kinds. With a job of each kind, pairs and no ``site`` the
-bound is then the optimum; several jobs of a kind, sets of three, (2) and (3) may leave a gap, which is told as it is. Proof,
-with u free and y, lambda, mu >= 0:
+all of them, by minimum odd cuts, where sets are pairs and at most 60 kinds hang together. With a job of each kind, pairs and no
+``site`` the bound is then the optimum; several jobs of a kind, sets of three, (2) and (3) may leave a gap, which is told as it
+is. Proof, with u free and y, lambda, mu >= 0:
 
     value >= sum_k N_k u_k - sum_B y_B floor(N(B)/2) - lambda P - mu M + sum_k N_k min(0, min_{c with k} r_c / |c|)    (5)
     r_c = t_c - sum_k n_kc u_k + sum_B y_B floor(n_c(B)/2) + lambda p_c + mu

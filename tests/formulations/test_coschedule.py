@@ -130,12 +130,12 @@ class TestOddSets:
     @pytest.mark.parametrize("seed", range(10))
     def test_pairs_of_single_jobs_leave_no_gap(self, seed: int) -> None:
         random = np.random.default_rng(seed)
-        names = [f"j{k}" for k in range(11)]
+        names = [f"j{k}" for k in range(11 + 10 * seed)]
         corun = [
             [[a, b], "even", 100, int(random.integers(10, 20))]
             for k, a in enumerate(names)
             for b in names[:k]
-            if random.random() < 0.3
+            if random.random() < 3.0 / len(names)
         ]
         instance = queue(dict.fromkeys(names, 10), corun)
         assert hetopt.solve(instance, method="odd-sets").bound == pytest.approx(

@@ -17,7 +17,7 @@ from hetopt.registry import problem
 from hetopt.verify.accelerators import check_accelerators
 
 ENERGY = problem("sharing.energy")
-MANY = 200 if os.environ.get("HETOPT_LONG_TESTS") else 20
+MANY = 200 if os.environ.get("HETOPT_LONG_TESTS") else 12
 
 
 def cluster(jobs: dict[str, list[float | None]], floor: dict[str, float], **tables: Any) -> Instance:
