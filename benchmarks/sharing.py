@@ -26,6 +26,11 @@ RUNS = (
     ("finish-time-fairness", 5000, 12, 0.1),
     ("water-filling", 300, 6, 0.1),
     ("water-filling", 1000, 6, 0.1),
+    ("nash-welfare", 5000, 12, 0.1),
+    ("packed-max-min-fairness", 512, 12, 0.0),
+    ("packed-max-min-fairness", 2048, 12, 0.0),
+    ("packed-max-min-fairness", 256, 12, 0.1),
+    ("mean-completion", 500, 12, 0.1),
 )
 
 
@@ -37,7 +42,7 @@ def main() -> int:
         return 1
     load = importers.get("gavel").load
     for question in sorted({run[0] for run in RUNS}):  # solvers imported, caches warm
-        hetopt.solve(generators.get("cluster").make(jobs=12, question=question))
+        hetopt.solve(generators.get("cluster").make(jobs=12, kinds=4, question=question))
     print("| question | jobs | kinds | status | value | bound | CPU s |\n|---|---|---|---|---|---|---|")
     for question, jobs, part, noise in RUNS:
         instance = load(

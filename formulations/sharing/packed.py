@@ -196,7 +196,8 @@ class Convex(Method):
         both = sparse.csr_array((np.ones(2 * len(each)), (np.r_[i, k], np.r_[each, each])), shape)
         used = sparse.csr_array((jobs.scale[i], (pairs.device, each)), (m, shape[1]))
         x, z = cp.Variable((n, m), nonneg=True), cp.Variable(shape[1], nonneg=True)
-        unit = float(jobs.gain.max(axis=1).min())
+        # A level that the even division has, so that values are near 1 or above: a solver's tolerance is absolute below.
+        unit = float((jobs.gain[jobs.of] * isolated(cluster_of(instance))).sum(axis=1).min())
         level = cp.min((cp.sum(cp.multiply(jobs.gain, x), axis=1) + gain @ z) / unit)  # (1)
         limits = [cp.sum(x, axis=1) + both @ z <= 1, jobs.scale @ x + used @ z <= jobs.workers]  # (2), (3)
         answer = solve_problem(cp.Problem(cp.Maximize(level), limits), None, control)
