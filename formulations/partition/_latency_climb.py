@@ -55,21 +55,26 @@ def climb(
     take: Callable[[LatencyGraph, NDArray[np.int64]], None],
     *,
     bounds: bool,
+    until: float = 0.0,
 ) -> Climbed:
     """Search each graph below ascending targets up to ``best``; plans go to ``take``, proved bounds to ``control``.
 
-    A barrier bound comes first. Before the last search a beam looks for a plan that makes it shorter.
+    It ends when ``until`` seconds are left. A barrier bound comes first. Before the last search a beam looks for a plan that
+    makes it shorter.
     """
     from hetopt.algorithms.latency_barrier import barriers
     from hetopt.algorithms.latency_graph import NEVER
     from hetopt.algorithms.latency_labels import search_labels
     from hetopt.algorithms.latency_lattice import cuts
 
+    def late() -> bool:
+        return stopped(control) or control.remaining < until
+
     parts = []
     lower = NEVER
     for graph in graphs:
         lattice = lattice_of_graph(graph, control)
-        known = lattice and barriers(graph, lattice, best, lambda: stopped(control), backward=False)
+        known = lattice and barriers(graph, lattice, best, late, backward=False)
         if lattice is None or not known:
             return Climbed(False, best)
         parts.append((graph, lattice, cuts(graph)))
@@ -92,17 +97,17 @@ def climb(
             known = None
             for beam in (_BEAM, 0) if target >= best else (0,):
                 if known is None or cap < known.cap:
-                    known = barriers(graph, lattice, cap, lambda: stopped(control))
+                    known = barriers(graph, lattice, cap, late)
                 if known is None:
                     return Climbed(False, best, labels, ideals)
                 if known.reached[-1, -1] >= cap:
                     break
-                answer = search_labels(graph, lattice, known, cut, cap, beam=beam, should_stop=lambda: stopped(control))
+                answer = search_labels(graph, lattice, known, cut, cap, beam=beam, should_stop=late)
                 labels += answer.labels
                 if answer.value is not None and answer.place is not None:
                     take(graph, answer.place)
                     found, cap = True, answer.value
-                if stopped(control):
+                if late():
                     return Climbed(False, best, labels, ideals)
                 if not beam and not answer.finished:
                     return Climbed(False, best, labels, ideals, "no room for more labels")

@@ -24,12 +24,12 @@ from hetopt.instance import Instance
 from hetopt.verify.latency import check_latency
 
 if TYPE_CHECKING:
-    from hetopt.algorithms.latency_graph import LatencyGraph
+    from hetopt.algorithms.latency_graph import LatencyGraph, Sinks
 
 __all__ = ["Packed"]
 
 _ROOMS = (1.0, 0.8, 0.65, 0.5)  # of an accelerator's memory, for a subgraph; 1 / q is tried last
-_SHARE = 0.5  # of the time left, for plans; the rest is for the bound
+_SHARE = 0.3  # of the time, for plans after the bound
 
 Ints = NDArray[np.int64]
 
@@ -48,36 +48,44 @@ class Packed(Method):
         return accelerators_alike(instance)
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Plans with each room for a subgraph, by a beam; then the relaxation, exactly."""
+        """The relaxation, exactly, in most of the time; then plans with less room for a subgraph, by a beam."""
         from hetopt.algorithms.ideals import TooManyIdeals
+
+        outcome = Outcome("limit", "other")
+        until = control.remaining * _SHARE
+        for sinks in ("own", "light"):
+            try:
+                outcome = self._relaxed(instance, question, control, sinks, until)
+                break
+            except TooManyIdeals as error:
+                outcome = Outcome("limit", "other", notes=(f"packed: {error}",))
+        most = int(question["subgraphs"])
+        if not outcome.infeasible and not control.should_stop():
+            try:
+                _plans(
+                    instance, question, control, sorted({1 / most, *(r for r in _ROOMS if r > 1 / most)}, reverse=True)
+                )
+            except TooManyIdeals as error:
+                return Outcome("limit", "other", notes=(*outcome.notes, f"packed: no plans, {error}"))
+        return outcome
+
+    def _relaxed(self, instance: Instance, question: Question, control: Control, sinks: Sinks, until: float) -> Outcome:
         from hetopt.algorithms.latency_graph import NEVER, build
 
-        notes = []
-        most = int(question["subgraphs"])
-        try:
-            _plans(instance, question, control, sorted({*(r for r in _ROOMS if r > 1 / most), 1 / most}, reverse=True))
-        except TooManyIdeals as error:
-            notes.append(f"packed: no plans, {error}")
-        for sinks in ("own", "light"):
-            graph = build(relaxed_tasks(instance, question), [], (), sinks)
-            if graph is None or stopped(control):
-                return Outcome("limit", notes=tuple(notes))
-            cap = NEVER if control.value is None else math.floor(control.value / graph.unit) + 1
+        graph = build(relaxed_tasks(instance, question), [], (), sinks)
+        if graph is None:
+            return Outcome("infeasible", infeasible=("some task runs nowhere",))
 
-            def take(graph: LatencyGraph, place: Ints) -> None:
-                _pack(instance, question, control, graph, place)
+        def take(graph: LatencyGraph, place: Ints) -> None:
+            _pack(instance, question, control, graph, place)
 
-            try:
-                done = climb([graph], control, cap, take, bounds=True)
-            except TooManyIdeals as error:
-                notes.append(f"packed: {error}")
-                continue
-            if not done.finished:
-                return Outcome("limit", "other", notes=(f"packed: {done.note}",)) if done.note else Outcome("limit")
-            if done.best >= NEVER:
-                return Outcome("infeasible", infeasible=("label search ruled out every plan that fits the memories",))
-            return Outcome("limit", "other", statistics={"labels": done.labels, "ideals": done.ideals})
-        return Outcome("limit", "other", notes=tuple(notes))
+        cap = NEVER if control.value is None else math.floor(control.value / graph.unit) + 1
+        done = climb([graph], control, cap, take, bounds=True, until=until)
+        if done.note:
+            return Outcome("limit", "other", notes=(f"packed: {done.note}",))
+        if done.finished and done.best >= NEVER:
+            return Outcome("infeasible", infeasible=("label search ruled out every plan that fits the memories",))
+        return Outcome("limit", "other", statistics={"labels": done.labels, "ideals": done.ideals})
 
 
 def _plans(instance: Instance, question: Question, control: Control, rooms: list[float]) -> None:
@@ -90,10 +98,9 @@ def _plans(instance: Instance, question: Question, control: Control, rooms: list
 
     tasks, _, _ = tasks_of(instance)
     most = int(question["subgraphs"])
-    until = control.remaining * (1 - _SHARE)
 
     def late() -> bool:
-        return stopped(control) or control.remaining < until
+        return stopped(control)
 
     for room in rooms:
         many = tasks._replace(count=min(tasks.count * most, instance.n_tasks), room=tasks.room * room)

@@ -123,7 +123,7 @@ class Latency(Problem):
         steps = [quick, first]
         if self.method("packed").fits(instance, question) is None:
             why = "a bound and plans, with an accelerator for each subgraph"
-            steps += [Step("barrier", "a stronger bound", share=0.1), Step("packed", why, share=0.6)]
+            steps.append(Step("packed", why, share=0.7))
         else:
             steps += [Step("beam", "a better plan", share=0.3), Step("barrier", "a stronger bound", share=0.3)]
         steps.append(Step("cpsat", "exact, starts from the best plan"))
