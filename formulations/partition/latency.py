@@ -40,7 +40,8 @@ of each task on an accelerator; 1 for a task it leaves out.
 
 Sources: J. Tarnawski, A. Phanishayee, N. Devanur, D. Mahajan, F. Nina Paravecino, Efficient algorithms for device placement
 of DNN graph operators, NeurIPS 2020: the question and its integer program. ``labels`` and ``barrier`` are described in
-:mod:`hetopt.algorithms.latency_labels` and :mod:`hetopt.algorithms.latency_barrier`.
+:mod:`hetopt.algorithms.latency_labels` and :mod:`hetopt.algorithms.latency_barrier`; ``packed`` gives each of several subgraphs
+an accelerator of its own for the bound, and packs the plans.
 """
 
 from __future__ import annotations

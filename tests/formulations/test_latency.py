@@ -60,3 +60,35 @@ def test_a_host_with_a_memory_limit_is_refused():
     )
     with pytest.raises(hetopt.InputError, match="hosts have none"):
         hetopt.solve(graph, objective="inference-latency")
+
+
+def two_in_a_row(memory):
+    """Four tasks of 1 second and one byte in a row on two accelerators and a host of 9; the outputs of b weigh nothing."""
+    return hetopt.Instance.from_graph(
+        [[1.0, 1.0, 9.0]] * 4,
+        [[0, 1], [1, 2], [2, 3]],
+        tasks=list("abcd"),
+        devices=[hetopt.Device(name=f"acc{k}", type="acc", memory=memory) for k in range(2)]
+        + [hetopt.Device(name="cpu", type="cpu", host=True)],
+        output=[5, 0, 5, 5],
+        memory=[1, 1, 1, 1],
+        links=[hetopt.Link(source="acc", target="host", bandwidth=1, both=True)],
+        question={"objective": "inference-latency", "subgraphs": 2},
+    )
+
+
+@pytest.mark.parametrize(("memory", "best"), [(4, 4), (2, 4)])
+def test_packed_subgraphs_are_proved_where_packing_costs_nothing(memory, best):
+    """All on one accelerator, or a, b on one and c, d on the other: nothing is moved, 4 seconds."""
+    result = hetopt.solve(two_in_a_row(memory), method="packed")
+    assert (result.status, result.objective) == ("optimal", best)
+
+
+def test_the_relaxation_of_packed_is_a_bound_where_memory_is_shared():
+    """Room for one byte each: two tasks must be on the host; the relaxation would give each task a place."""
+    instance = two_in_a_row(1)
+    result = hetopt.solve(instance, method="packed")
+    exact = hetopt.solve(instance, method="cpsat")
+    assert exact.status == "optimal"
+    assert result.bound < exact.objective
+    assert result.objective is None or result.objective >= exact.objective
