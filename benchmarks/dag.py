@@ -3,6 +3,7 @@
     python benchmarks/dag.py saga [PYTHON]     HEFT, CPoP, MCT, min-min: values on 100 graphs, processor seconds at n = 1,000
     python benchmarks/dag.py stg [EVERY]       share of the standard task graphs proved in 6 processor seconds each
     python benchmarks/dag.py wfcommons [EVERY] mean bound over value on the traces, 8 devices, communication ratio 0.1, 1, 5
+    python benchmarks/dag.py room [TASKS...]   wired graphs on 3 devices with memory over time: proved, and by annealing
 
 ``saga`` needs anrg-saga 2.0.2 in an environment of its own, whose interpreter is PYTHON (this one by default): it is asked in a
 child process, and our rules then run on the same numbers. Its MCT takes tasks in the order of networkx's topological sort, which
@@ -30,7 +31,7 @@ from _clock import ProcessorControl
 import hetopt
 from hetopt.algorithms.dag_graph import TaskGraph, graph_of
 from hetopt.algorithms.dag_list import in_order, list_schedule
-from hetopt.io import importers
+from hetopt.io import generators, importers
 from hetopt.io.generators.task_graph import SHAPES, edges_of
 from hetopt.io.importers._related import on_related_devices
 
@@ -186,9 +187,34 @@ def wfcommons(every: int) -> int:
     return 0
 
 
+def room(sizes: list[int], seeds: int = 5, seconds: float = 10.0) -> int:
+    """Graphs whose devices have 0.4 of all bytes each: CP-SAT alone, annealing for a second, list schedules with a plan."""
+    for n in sizes:
+        proved, without, spent, ratios, planned, listed = 0, 0, [], [], 0, 0
+        for seed in range(1, seeds + 1):
+            instance = generators.get("task-graph").make(shape="wired", tasks=n, devices=3, room=0.4, seed=seed)
+            annealed = hetopt.solve(instance, method="annealing", control=ProcessorControl(1.0)).objective
+            exact = hetopt.solve(instance, method="cpsat", control=ProcessorControl(seconds))
+            listed += hetopt.solve(instance, method="heft").objective is not None
+            planned += annealed is not None
+            proved += exact.status in ("optimal", "infeasible")
+            without += exact.status == "infeasible"
+            spent.append(exact.cpu_seconds)
+            ratios += [annealed / exact.objective] if annealed is not None and exact.status == "optimal" else []
+        above = f"{100 * (np.mean(ratios) - 1):.1f} % above the optimum" if ratios else "no optimum beside it"
+        print(
+            f"{n} tasks: {proved} of {seeds} settled in {seconds:g} CPU s (mean {np.mean(spent):.1f}), {without} of them without "
+            f"a plan; annealing for 1 CPU s has a plan of {planned}, {above}; HEFT has one of {listed}",
+            flush=True,
+        )
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Run one part."""
     part, *rest = arguments or ["saga"]
+    if part == "room":
+        return room([int(n) for n in rest] or [12, 18, 24, 30])
     if part == "saga":
         return saga(rest[0] if rest else sys.executable)
     if not (DATA / part).is_dir():
