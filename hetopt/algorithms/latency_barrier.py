@@ -196,7 +196,7 @@ def _sent(lattice, cut, net_source, send, pins, pin_ptr, sent):  # type: ignore[
             j = lattice.cover[p]
             first[j] = max(first[j], first[i], lattice.node[p] if cut[lattice.node[p]] else 0)
     for i in range(len(sent)):
-        if first[i] == 0 and not (cut[0] and lattice.words[i, 0] & np.uint64(1)):
+        if len(cut) == 0 or (first[i] == 0 and not (cut[0] and lattice.words[i, 0] & np.uint64(1))):
             continue
         for h in range(len(send)):
             u = net_source[h]
