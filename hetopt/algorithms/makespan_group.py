@@ -30,6 +30,7 @@ def place_anew(
     allowed: NDArray[np.bool_],
     *,
     nodes: int,
+    goal: float | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Ints | None:
     """Lower the largest load of a group of machines by placing their jobs anew.
@@ -48,6 +49,8 @@ def place_anew(
         (n, m) pairs that the program may use besides the plan's own.
     nodes
         Most nodes of branch and bound.
+    goal
+        Load that is good enough: the program asks for some plan that meets it, without an objective. None minimises.
     should_stop
         Asked during the solve.
 
@@ -70,7 +73,7 @@ def place_anew(
     value = float((ready[group] + np.bincount(here, needs[np.arange(n), here], m)).max())
     if value <= 0:
         return None
-    unit, k = value / _SCALE, len(job)
+    unit, k = (value / _SCALE if goal is None else 1.0), len(job)
     solver: Any = highspy.Highs()
     for name, option in {
         "output_flag": False,
@@ -78,13 +81,14 @@ def place_anew(
         "mip_rel_gap": 1e-6,
         "mip_heuristic_effort": 0.3,
         "mip_max_nodes": nodes,
-        "objective_bound": _SCALE,
+        "objective_bound": value / unit,
     }.items():
         solver.setOptionValue(name, option)
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = k + 1, n + m
     model.col_cost_ = np.r_[np.zeros(k), 1.0]
-    model.col_lower_, model.col_upper_ = np.zeros(k + 1), np.r_[np.ones(k), _SCALE]
+    most = value / unit if goal is None else goal / unit
+    model.col_lower_, model.col_upper_ = np.r_[np.zeros(k), 0.0 if goal is None else most], np.r_[np.ones(k), most]
     model.row_lower_ = np.r_[np.ones(n), np.full(m, -highspy.kHighsInf)]
     model.row_upper_ = np.r_[np.ones(n), -ready[group] / unit]
     model.integrality_ = [highspy.HighsVarType.kInteger] * k + [highspy.HighsVarType.kContinuous]
@@ -95,9 +99,10 @@ def place_anew(
     entries = np.stack([np.ones(k), needs[job, machine] / unit], axis=1).ravel()
     model.a_matrix_.value_ = np.r_[entries, np.full(m, -1.0)]
     solver.passModel(model)
-    start = highspy.HighsSolution()
-    start.col_value = [*(machine == here[job]).astype(float).tolist(), _SCALE]
-    solver.setSolution(start)
+    if goal is None:
+        start = highspy.HighsSolution()
+        start.col_value = [*(machine == here[job]).astype(float).tolist(), value / unit]
+        solver.setSolution(start)
     if should_stop is not None:
 
         def ask(event: Any) -> None:

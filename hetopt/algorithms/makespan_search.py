@@ -29,7 +29,7 @@ from hetopt.algorithms.makespan_bounds import (
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
-from hetopt.algorithms.makespan_programs import programs
+from hetopt.algorithms.makespan_programs import meetings, programs
 from hetopt.algorithms.makespan_settle import settle
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
@@ -44,7 +44,9 @@ _STEPS = 100_000  # most of an annealing run in the first rotation; later rotati
 _STEPS_PER_JOB = 500
 _MANY = 5_000  # jobs from which a plan near the relaxation is made by moves along reduced costs
 _PROGRAMS = (1_000, 50_000)  # pairs of decimal data between which groups of machines are placed anew by programs
-_NEAR = 0.004  # how far above the bound the target for decimal data is at most, in makespans
+_MEETINGS = (300, 2_000)  # pairs of integer data between which programs ask for plans that meet the bound
+_APART = 4  # annealing runs between two such programs
+_NEAR = 0.0015  # how far above the bound the target for decimal data is at most, in makespans
 
 
 class Report(Protocol):
@@ -104,13 +106,18 @@ _ROTATION = (
     _Setting(10.0, 0.01, 0.1, 3, 4, 0.0, 0.5, True),
 )
 
-# Decimal times that differ widely, with temperatures in makespans times machines per job: hot enough to get the large jobs
-# of slow machines past each other. Every other group meets some target, so many small groups.
+# Decimal times that differ widely: every other group meets some target, so more and smaller groups in the same time.
+# The hot ones at the start let large jobs of slow machines get past each other where second machines cost little (consistent
+# matrices), and temperatures in units of those costs are low.
 _DECIMAL = (
-    _Setting(0.2, 5e-4, 0.01, 3, 3, 0.0, 0.7, True, 256, 200),
-    _Setting(0.2, 5e-5, 0.003, 3, 3, 0.0, 0.7, True, 512, 400),
-    _Setting(0.2, 2e-3, 0.03, 3, 3, 0.0, 0.7, True, 256, 200),
-    _Setting(0.02, 5e-4, 0.01, 4, 3, 0.0, 0.7, False, 512, 400),
+    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 512, 400),
+    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 256, 200),
+    _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.5, False),
+    _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.3, False, 512, 300),
+    _Setting(10.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
+    _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.7, False),
 )
 
 
@@ -183,6 +190,7 @@ def climb(
     annealing = _annealing(state, relaxation, rounded, seed, threads)
     decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
     anew = programs(state, relaxation, seed) if decimal else None
+    meeting = meetings(state) if state.grid.integral and _MEETINGS[0] <= times.size <= _MEETINGS[1] else None
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
@@ -193,6 +201,8 @@ def climb(
         turn, pause = turn + 1, pause - 1
         if anew is not None and turn > 2:
             next(anew)
+        if meeting is not None and turn % _APART == 1 and not state.over():
+            next(meeting)
     return state.result()
 
 
@@ -355,7 +365,7 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
     unit = max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
     rotation: tuple[_Setting, ...] = _ROTATION
     if not state.grid.integral and _PROGRAMS[0] <= time.size <= _PROGRAMS[1]:
-        rotation, unit = _DECIMAL, state.value * m / n
+        rotation = _DECIMAL
     turn = 0
 
     def run(turn: int) -> Plan:

@@ -102,6 +102,18 @@ def test_a_group_leaves_the_other_machines_alone_and_never_gets_worse() -> None:
     assert place_anew(time, np.zeros(6), plan, group, np.zeros((60, 6), dtype=bool), nodes=200) is None
 
 
+def test_a_goal_is_met_or_none_is_given() -> None:
+    time = unrelated("maccorr", 12, 3, 4)
+    free, everyone = np.zeros(3), np.arange(3)
+    best = climb(time, rotations=3).value
+    plan = list_schedule(time, free)
+    assert makespan(time, plan) > best
+    met = place_anew(time, free, plan, everyone, time <= best, nodes=10_000, goal=best)
+    assert met is not None
+    assert makespan(time, met) == best
+    assert place_anew(time, free, plan, everyone, time <= best, nodes=10_000, goal=best - 1) is None
+
+
 def test_settling_many_jobs_comes_close_to_the_bound() -> None:
     time = unrelated("u1_100", 6000, 12, 1)
     relaxation = lp_relaxation(time)
