@@ -81,6 +81,21 @@ print(
 )
 
 # %% [markdown]
+# ## Fewest watts, and jobs that run together
+#
+# Jobs with throughput floors on shared accelerators at least power (the question of GOGH, 2025), careful where rates are only
+# estimates; and a queue of jobs in pairs under power caps (Saba et al., 2022), by matching, with a bound by odd sets:
+
+# %%
+power = hetopt.read(INSTANCES / "colocation-40x3.json")
+least, greedy = hetopt.solve(power, time_limit=10), hetopt.solve(power, method="greedy")
+print(f"least power {least.objective:g} W, {least.status}, bound {least.bound:g}; greedy {greedy.objective:g} W")
+queue = hetopt.read(INSTANCES / "coschedule-24.json")
+pairs, alone = hetopt.solve(queue, method="matching"), hetopt.solve(queue, method="alone")
+odd = hetopt.bound(queue, method="odd-sets")
+print(f"in pairs {pairs.objective:g} s, bound {odd.bound:g} ({odd.bound_proof}); one by one {alone.objective:g} s")
+
+# %% [markdown]
 # ## Measured
 #
 # The published throughputs (a K80, a P100 and a V100; `hetopt import gavel`) are third-party data and not part of hetopt. The
