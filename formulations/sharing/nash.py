@@ -88,7 +88,7 @@ def solved(cluster: Cluster, stop: Callable[[], bool]) -> Fair | None:
     on = cluster.weight > 0
     if not len(on):
         return Fair(np.zeros(cluster.rate.shape), np.zeros(0), np.zeros(len(cluster.workers)))
-    found = fair(gains(cluster)[on], cluster.scale[on], cluster.workers, cluster.weight[on], gap=1e-13, stop=stop)
+    found = fair(gains(cluster)[on], cluster.scale[on], cluster.workers, cluster.weight[on], gap=1e-12, stop=stop)
     if found is None:
         return None
     shares, jobs = np.zeros(cluster.rate.shape), np.zeros(len(on))

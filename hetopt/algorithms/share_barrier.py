@@ -180,7 +180,13 @@ def fair(
         if best is None or now < best.gap:
             value = _dot(weight, np.log((a * primal[0]).sum(axis=1) * unit))
             best = Shared(primal[0], value, dual[1] / unit, dual[2], dual[3], now, iteration)
-        if now <= gap or not np.isfinite(now) or (now > 1e3 * best.gap and best.gap < 1e-7) or not newton.factor():
+        if (
+            now <= gap
+            or rest <= 0
+            or not np.isfinite(now)
+            or (now > 1e3 * best.gap and best.gap < 1e-7)
+            or not newton.factor()
+        ):
             break
         goals = [-here * price for here, price in zip(primal, dual, strict=True)]
         goals[1] = missed
