@@ -120,7 +120,7 @@ def share(
         if stop():
             return None
         newton = _Newton(a, scale, workers, h, primal, dual)
-        now = max(abs(newton.total), newton.missed, abs(newton.rt) * size) / max(abs(t), 1e-300)
+        now = max(max(abs(newton.total), newton.missed, abs(newton.rt) * size) / max(abs(t), 1e-300), newton.outside)
         if best is None or now < best.gap:
             best = Shared(primal[0], t, dual[1] / unit, dual[2], dual[3], now, iteration)
         if now <= gap or not np.isfinite(now) or (now > 1e3 * best.gap and best.gap < 1e-7) or not newton.factor():
@@ -176,7 +176,7 @@ def fair(
         newton = _Newton(a, scale, workers, h, primal, dual)
         missed = weight - primal[1] * dual[1]
         rest = newton.total - _dot(primal[1], dual[1])
-        now = max(rest, newton.missed, float(np.abs(missed).sum())) / float(weight.sum())
+        now = max(max(rest, newton.missed, float(np.abs(missed).sum())) / float(weight.sum()), newton.outside)
         if best is None or now < best.gap:
             value = _dot(weight, np.log((a * primal[0]).sum(axis=1) * unit))
             best = Shared(primal[0], value, dual[1] / unit, dual[2], dual[3], now, iteration)
@@ -223,6 +223,7 @@ class _Newton:
         self.size = sum(here.size for here in primal)
         missed = abs(_dot(self.r1, u)) + abs(_dot(self.r2, v)) + abs(_dot(self.r3, p))
         self.missed = missed + float(np.abs(self.rd * x).sum())
+        self.outside = max(float(np.abs(self.r2).max()), float(np.abs(self.r3 / workers).max()))  # also where prices are 0
         self.blocks = _Blocks(a, x / z, e / u, f / v)
 
     def factor(self) -> bool:

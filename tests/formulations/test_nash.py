@@ -76,9 +76,9 @@ class TestNash:
             value, rel=1e-5
         )
         if seed % 5 == 0:
-            assert solved(made, method="cvxpy").objective == pytest.approx(value, rel=1e-6)
+            assert hetopt.solve(made, method="cvxpy").objective == pytest.approx(value, rel=1e-6)
         for name in ("isolated", "proportional"):
-            assert hetopt.solve(made, method=name).objective <= value * (1 + 1e-9)  # type: ignore[operator]
+            assert hetopt.solve(made, method=name).objective <= value * (1 + 1e-8)  # type: ignore[operator]
 
     def test_a_job_without_weight_counts_nothing(self) -> None:
         result = solved(cluster([{"time": [1]}, {"time": [1], "weight": 0}], [1]))
