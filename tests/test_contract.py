@@ -155,7 +155,7 @@ class TestMethods:
         if why_not is not None:
             pytest.skip(why_not)
         assert chosen.size(instance, question) >= 0
-        limit = 0.3 if chosen.kind in ("search", "heuristic") else None  # searches that go on as long as they may
+        limit = 0.1 if chosen.kind in ("search", "heuristic") else None  # searches that go on as long as they may
         result = hetopt.solve(instance, objective=name, method=method, time_limit=limit)
         check_result(result, name, seed)
         optimum, _ = best(name, seed)
