@@ -13,6 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hetopt.errors import InputError
+
 if TYPE_CHECKING:
     from hetopt.control import Control
     from hetopt.diagnose import Diagnosis
@@ -153,22 +155,14 @@ def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
     for problem in problems():
-        why = problem.fits(instance) if instance is not None else None
-        if why is not None:
+        if instance is not None and problem.fits(instance) is not None:
             continue
-        question = _question(problem, instance) if instance is not None else None
-        methods = []
-        for method in problem.methods:
-            row: dict[str, Any] = {
-                "name": method.name,
-                "kind": method.kind,
-                "engine": method.engine,
-                "title": method.title,
-            }
-            if instance is not None and question is not None:
-                row["why_not"] = method.fits(instance, question)
-                row["size"] = method.size(instance, question)
-            methods.append(row)
+        try:
+            methods = _methods(problem, instance)
+        except InputError:
+            if instance is None or _own(problem, instance):
+                raise
+            continue  # it lacks a fact that only a closer look misses, such as a link with the host
         options = [{"name": o.name, "default": o.default, "help": o.help} for o in problem.options]
         rows.append(
             {
@@ -183,11 +177,33 @@ def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
     return rows
 
 
+def _methods(problem: Problem, instance: Instance | None) -> list[dict[str, Any]]:
+    """A row for each method; InputError where the instance lacks a fact that the problem asks for late."""
+    question = _question(problem, instance) if instance is not None else None
+    rows = []
+    for method in problem.methods:
+        row: dict[str, Any] = {
+            "name": method.name,
+            "kind": method.kind,
+            "engine": method.engine,
+            "title": method.title,
+        }
+        if instance is not None and question is not None:
+            row["why_not"] = method.fits(instance, question)
+            row["size"] = method.size(instance, question)
+        rows.append(row)
+    return rows
+
+
 def _question(problem: Problem, instance: Instance) -> Question:
     """The file's own question where it asks this problem, else the problem's usual one."""
+    return problem.question(instance if _own(problem, instance) else instance.with_question({}))
+
+
+def _own(problem: Problem, instance: Instance) -> bool:
+    """Whether the file asks this problem."""
     asked = instance.question.get("objective")
-    own = asked == problem.name or asked in problem.objectives
-    return problem.question(instance if own else instance.with_question({}))
+    return asked == problem.name or asked in problem.objectives
 
 
 def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None) -> None:

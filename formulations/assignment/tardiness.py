@@ -104,7 +104,7 @@ class Subsets(Method):
 
     def size(self, instance: Instance, question: Question) -> int:
         """Pairs of nested sets."""
-        return int(min(3.0**instance.n_tasks * instance.n_devices, 2.0**62))
+        return int(min(3.0 ** min(instance.n_tasks, 40) * instance.n_devices, 2.0**62))
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """Sets, partitions; the value is the optimum by the algorithm's proof."""

@@ -62,7 +62,7 @@ from hetopt.formulation import Evaluation, Method, Option, Outcome, Problem, Que
 from hetopt.instance import Instance
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
-from hetopt.verify.kernels import check_kernels, replay_paths
+from hetopt.verify.kernels import check_kernels, facts_of, replay_paths
 
 __all__ = ["PROBLEM", "Annealing", "KernelMakespan", "ListSchedule", "Paths"]
 
@@ -147,6 +147,10 @@ class KernelMakespan(Problem):
             return "it knows no groups"
         if instance.memory.sum() > instance.capacity.min():
             return "it knows no memory"
+        try:
+            facts_of(instance)
+        except InputError as error:  # a link with the host that is missing, tables that cannot be read
+            return str(error)
         return None
 
     def question(self, instance: Instance, given: Mapping[str, Any] | None = None) -> Question:

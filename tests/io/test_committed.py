@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 import hetopt
+from hetopt import report
 from hetopt.io.instances import encode
 from hetopt.io.schema import schema_text
 from hetopt.registry import problem_for
@@ -62,6 +63,14 @@ def test_every_file_is_made_and_indexed() -> None:
 def test_a_file_is_made_again_byte_for_byte(file: str) -> None:
     """Mend with: python instances/make.py"""
     assert (FOLDER / file).read_bytes() == encode(make.made(file))
+
+
+@pytest.mark.parametrize("file", index.files())
+def test_what_can_be_asked_of_a_file_is_listed(file: str) -> None:
+    """Its own question among others; a problem that lacks a fact only a closer look misses is left out, not a fault."""
+    instance = hetopt.read(FOLDER / file)
+    named = {row["name"] for row in report.catalogue(instance)}
+    assert problem_for(instance).name in named
 
 
 @pytest.mark.parametrize("file", index.files())
