@@ -223,7 +223,9 @@ class _Newton:
         self.size = sum(here.size for here in primal)
         missed = abs(_dot(self.r1, u)) + abs(_dot(self.r2, v)) + abs(_dot(self.r3, p))
         self.missed = missed + float(np.abs(self.rd * x).sum())
-        self.outside = max(float(np.abs(self.r2).max()), float(np.abs(self.r3 / workers).max()))  # also where prices are 0
+        self.outside = max(
+            float(np.abs(self.r2).max()), float(np.abs(self.r3 / workers).max())
+        )  # also where prices are 0
         self.blocks = _Blocks(a, x / z, e / u, f / v)
 
     def factor(self) -> bool:
