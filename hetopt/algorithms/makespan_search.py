@@ -107,11 +107,7 @@ _ROTATION = (
 )
 
 # Decimal times that differ widely: every other group meets some target, so more and smaller groups in the same time.
-# The hot ones at the start let large jobs of slow machines get past each other where second machines cost little (consistent
-# matrices), and temperatures in units of those costs are low.
 _DECIMAL = (
-    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 512, 400),
-    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 256, 200),
     _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
     _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.5, False),
     _Setting(1.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
@@ -119,6 +115,14 @@ _DECIMAL = (
     _Setting(10.0, 0.03, 0.1, 3, 3, 0.0, 0.7, True, 256, 200, 2),
     _Setting(0.3, 0.01, 0.1, 3, 4, 0.0, 0.7, False),
 )
+
+# Before them where second machines cost little beside a mean job (consistent matrices): temperatures in units of those costs are
+# low there, and large jobs of slow machines must get past each other.
+_HOT = (
+    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 512, 400),
+    _Setting(50.0, 0.0125, 0.05, 3, 3, 0.0, 0.7, True, 256, 200),
+)
+_LITTLE = 0.1  # mean jobs
 
 
 def climb(
@@ -365,7 +369,7 @@ def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, 
     unit = max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
     rotation: tuple[_Setting, ...] = _ROTATION
     if not state.grid.integral and _PROGRAMS[0] <= time.size <= _PROGRAMS[1]:
-        rotation = _DECIMAL
+        rotation = (*_HOT, *_DECIMAL) if unit < _LITTLE * state.value * m / n else _DECIMAL
     turn = 0
 
     def run(turn: int) -> Plan:
