@@ -4,7 +4,7 @@ Asked when frames, rows or samples wait on one machine and each worker must be s
 
 Sets and data
     i in D       workers;  W units of load (``steps`` of the one job), o bytes each (``output``)
-    l_i, g_i     latency of the link from "host" to i, and o / bandwidth, seconds to send a unit
+    l_i, g_i     latency of the link from "host" to i, and o / bandwidth, seconds to send a unit; 0 for the host itself (``host``)
     s_i, w_i     start-up of worker i (``tables.startup`` = {device, type or "*": seconds}, else 0), seconds of a unit (``time``)
     k = 1..n     places in the order in which the port serves, without a break
 
@@ -86,11 +86,11 @@ def star(instance: Instance) -> tuple[NDArray[np.int64], Star, float]:
     rows = []
     for i in who.tolist():
         device = instance.devices[i]
-        link = instance.need_link("host", device.name)
-        send = float(instance.output[0]) / link.bandwidth if link.bandwidth else 0.0
-        rows.append(
-            (link.latency, send, float(entry(table, device.name, device.type) or 0), float(instance.time[0, i]))
-        )
+        late, send = 0.0, 0.0
+        if not device.host:
+            link = instance.need_link("host", device.name)
+            late, send = link.latency, float(instance.output[0]) / link.bandwidth if link.bandwidth else 0.0
+        rows.append((late, send, float(entry(table, device.name, device.type) or 0), float(instance.time[0, i])))
     columns = np.array(rows, np.float64).reshape(-1, 4).T
     return who, Star(*columns), float(instance.columns.steps[0])
 

@@ -44,10 +44,11 @@ def check_divisible(instance: Instance, details: Mapping[str, Any]) -> Divisible
         if not math.isfinite(seconds):
             wrong.append(f"{name!r} cannot run the job")
             continue
-        link = instance.need_link("host", name)
-        port += link.latency + (amount * float(instance.output[0]) / link.bandwidth if link.bandwidth else 0.0)
-        table = instance.tables.get("startup", {})
         device = instance.devices[i]
+        if not device.host:  # what works in host memory is sent nothing
+            link = instance.need_link("host", name)
+            port += link.latency + (amount * float(instance.output[0]) / link.bandwidth if link.bandwidth else 0.0)
+        table = instance.tables.get("startup", {})
         start = next((table[key] for key in (name, device.type, "*") if key is not None and key in table), 0.0)
         received[name], end[name] = port, port + float(start) + amount * seconds
         amounts.append(float(amount))

@@ -52,6 +52,22 @@ def test_by_hand(given, order, units, end, method):
     hetopt.verify(instance, result)
 
 
+@pytest.mark.parametrize("linked", [True, False])
+@pytest.mark.parametrize("method", ["orders", "milp"])
+def test_the_host_is_sent_nothing(linked, method):
+    """It works on its part while the port serves the other: a = T and 1 + 2 b = T for ten units."""
+    facts = asked(10, [1, 1], [1, 1], (5, 1))
+    links = facts.links if linked else facts.links[1:]
+    instance = Instance.build(
+        [Device(name="a", host=True), Device(name="b")], facts.jobs(), links, question=facts.question
+    )
+    result = hetopt.solve(instance, method=method)
+    assert result.status == "optimal"
+    assert result.objective == pytest.approx(7)
+    assert result.solution.details["units"] == pytest.approx({"a": 7, "b": 3})
+    hetopt.verify(instance, result)
+
+
 @pytest.mark.parametrize("seed", range(800, 830))
 def test_against_all_orders(seed):
     one = problem("splitting.divisible")
