@@ -18,7 +18,8 @@ Minimise  sum_ij p_ij x_ij  subject to
     sum_i x_ij = 1                  for each task j                     (1)  assign
     sum_j x_ij <= Q_i               for each device i with a limit      (2)  tasks
 
-LP: x_ij >= 0 instead of binary. The matrix is that of a transportation problem, so its vertices are plans.
+Relaxed: x_ij >= 0 instead of binary. It gives a bound, replayed without a solver, and no plan (``decode``), although here the
+matrix is that of a transportation problem and its vertices are plans.
 
 Sources: F. L. Hitchcock, The distribution of a product from several sources to numerous localities, Journal of Mathematics
 and Physics 20 (1941).
@@ -30,14 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.control import Control
-from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, RunOptions
+from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, Relaxed, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device
 from hetopt.solution import Solution
 from hetopt.verify.assignment import loads, placement_violations
 
-__all__ = ["LP", "MILP", "PROBLEM", "Fastest", "TotalTime"]
+__all__ = ["MILP", "PROBLEM", "Fastest", "TotalTime"]
 
 
 class MILP(LinearFormulation):
@@ -72,18 +73,6 @@ class MILP(LinearFormulation):
         return point
 
 
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP. A relaxation has no ``decode``: it gives a bound, replayed without a solver."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(2), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
-
-
 class Fastest(Method):
     """An algorithm of its own reports plans, bounds, or both, and stops when it is told to."""
 
@@ -114,7 +103,7 @@ class TotalTime(Problem):
     objectives = ("total-time",)
     title = "as few device-seconds as possible"
     uses = frozenset({"time", "pin", "forbid", "max_tasks"})
-    methods = (MILP(), LP(), Fastest())
+    methods = (MILP(), Relaxed(MILP(), "(1)-(2)"), Fastest())
 
     def fits(self, instance: Instance) -> str | None:
         """Refuse what the mathematics leaves out, rather than answer another question."""

@@ -436,7 +436,7 @@ class Relaxed(LinearFormulation):
     def __init__(self, exact: LinearFormulation, rows: str) -> None:
         """Relax ``exact``; ``rows`` says which rows of the mathematics it has, such as ``"(1)-(3)"``."""
         self.exact = exact
-        self.title = f"LP relaxation of {rows}, replayed"  # type: ignore[misc]
+        self.title = f"LP relaxation of {rows}, bound replayed without a solver"  # type: ignore[misc]
 
     def fits(self, instance: Instance, question: Question) -> str | None:
         """Where the formulation itself fits."""

@@ -18,7 +18,7 @@ from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 from hetopt.verify.bounds import replay_lp_dual
 
-__all__ = ["CPSAT", "LP", "MILP", "Cases", "proved_by_cases"]
+__all__ = ["CPSAT", "MILP", "Cases", "proved_by_cases"]
 
 _BITS = 30  # CP-SAT's presolve multiplies numbers of this size without overflow
 _MOST_CASES = 32
@@ -88,18 +88,6 @@ class MILP(LinearFormulation):
         held = np.bincount(solution.placement, minlength=d)
         point[model.columns("held")] = held[:, None] == np.arange(instance.n_tasks + 1)
         return point
-
-
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(5), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
 
 
 class Cases(Method):

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from formulations._jobs import Jobs, job_names, jobs_of
 from hetopt.control import Control
-from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, RunOptions
+from hetopt.formulation import Evaluation, LinearFormulation, Method, Outcome, Problem, Question, Relaxed, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.records import Device, Job
@@ -105,18 +105,6 @@ class MILP(LinearFormulation):
         return point
 
 
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1)-(3), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
-
-
 class Bottleneck(Problem):
     """Bottleneck assignment with slots, eligibility and groups."""
 
@@ -124,7 +112,7 @@ class Bottleneck(Problem):
     objectives = ("bottleneck",)
     title = "each job on one device with few slots, the slowest job as fast as possible"
     uses = frozenset({"time", "group", "pin", "forbid", "slots"})
-    methods = (Threshold(), MILP(), LP())
+    methods = (Threshold(), MILP(), Relaxed(MILP(), "(1)-(3)"))
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Largest time of a job where it is placed."""

@@ -48,6 +48,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -56,7 +57,7 @@ from hetopt.linear import LinearModel
 from hetopt.records import Device, Job
 from hetopt.solution import Solution
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Budget", "ShmoysTardos"]
+__all__ = ["CPSAT", "MILP", "PROBLEM", "Annealing", "Budget", "ShmoysTardos"]
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 
@@ -86,18 +87,6 @@ class MILP(LinearFormulation):
     def encode(self, instance: Instance, model: LinearModel, solution: Solution) -> NDArray[np.float64] | None:
         """x, u and T of a plan."""
         return makespan.MILP().encode(instance, model, solution)
-
-
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1), (2), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
 
 
 class CPSAT(ConstraintModel):
@@ -200,7 +189,7 @@ class Budget(Problem):
     title = "last job done as early as possible within a budget for the jobs' costs (R||Cmax with costs)"
     options = (Option("budget", float, None, "most that all jobs may cost together; none: no limit"),)
     uses = frozenset({"time", "cost", "memory", "group", "pin", "forbid", "available_from", "max_tasks"})
-    methods = (CPSAT(), MILP(), LP(), ShmoysTardos(), Annealing())
+    methods = (CPSAT(), MILP(), Relaxed(MILP(), "(1), (2)"), ShmoysTardos(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
         """Every task has a cost wherever it may run, or none has."""

@@ -55,6 +55,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -62,7 +63,7 @@ from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
 
-__all__ = ["LP", "MILP", "PROBLEM", "Generalized", "Rounding"]
+__all__ = ["MILP", "PROBLEM", "Generalized", "Rounding"]
 
 _PAIRS = 200_000  # jobs times devices up to which the relaxation in shares is solved
 
@@ -101,18 +102,6 @@ class MILP(LinearFormulation):
         point = np.full(model.n_columns, np.nan)
         point[model.columns("x")] = placement[:, None] == np.arange(instance.n_devices)
         return point
-
-
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
 
 
 class Rounding(Method):
@@ -171,7 +160,7 @@ class Generalized(Problem):
     unit = "cost"
     options = (Option("deadline", float, None, "seconds by which every device with a job is done; none: no limit"),)
     uses = BUDGET.uses
-    methods = (MILP(), LP(), Rounding())
+    methods = (MILP(), Relaxed(MILP(), "(1)"), Rounding())
 
     def fits(self, instance: Instance) -> str | None:
         """Every task has a cost wherever it may run, or none has."""

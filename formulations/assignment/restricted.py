@@ -54,6 +54,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -63,7 +64,7 @@ from hetopt.records import Device, Job
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, loads, placement_violations
 
-__all__ = ["CPSAT", "FPTAS", "LP", "LST", "MILP", "PROBLEM", "Climb", "Configuration", "Greedy", "Restricted"]
+__all__ = ["CPSAT", "FPTAS", "LST", "MILP", "PROBLEM", "Climb", "Configuration", "Greedy", "Restricted"]
 
 _BITS = 31  # CP-SAT's presolve multiplies numbers of this size without overflow
 _GRID_BITS = 13  # of a deadline for decimal times: knapsacks are exact over capacities
@@ -169,18 +170,6 @@ class MILP(LinearFormulation):
         return point
 
 
-class LP(LinearFormulation):
-    """The LP relaxation of the MILP."""
-
-    name = "lp"
-    title = "LP relaxation of (1), (2), bound replayed without a solver"
-    kind = "relaxation"
-
-    def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
-        """The MILP without integrality."""
-        return MILP().build(instance, question).relax()
-
-
 class CPSAT(ConstraintModel):
     """(1), (2) in CP-SAT; decimals are rounded down, so that its bound stays one."""
 
@@ -283,7 +272,7 @@ class Restricted(Problem):
     objectives = ("restricted-makespan", "graph-balancing")
     title = "last job done as early as possible, each job equally long on the devices that may run it (P|M_j|Cmax)"
     uses = frozenset({"time", "group", "pin", "forbid"})
-    methods = (MILP(), CPSAT(), LP(), Configuration(), LST(), FPTAS(), Climb(), Greedy())
+    methods = (MILP(), CPSAT(), Relaxed(MILP(), "(1), (2)"), Configuration(), LST(), FPTAS(), Climb(), Greedy())
 
     def fits(self, instance: Instance) -> str | None:
         """Each job's times are equal; devices have no memory limits, task limits or first seconds that matter."""

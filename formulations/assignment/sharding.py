@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from formulations._jobs import jobs_of, shortfalls
 from formulations.assignment._sharders import SHARDERS
 from formulations.assignment._sharding_data import Tables, fusion_violation, tables_of
-from formulations.assignment._sharding_models import CPSAT, LP, MILP, Cases, proved_by_cases
+from formulations.assignment._sharding_models import CPSAT, MILP, Cases, proved_by_cases
 from hetopt.algorithms.goal_search import Goals, tighten
 from hetopt.control import Control
 from hetopt.formulation import (
@@ -64,6 +64,7 @@ from hetopt.formulation import (
     Outcome,
     Problem,
     Question,
+    Relaxed,
     RunOptions,
     Step,
 )
@@ -72,7 +73,7 @@ from hetopt.records import Device, Job, Link
 from hetopt.solution import Solution
 from hetopt.verify.assignment import device_details, placement_violations
 
-__all__ = ["CPSAT", "LP", "MILP", "PROBLEM", "Annealing", "Cases", "Sharding"]
+__all__ = ["CPSAT", "MILP", "PROBLEM", "Annealing", "Cases", "Sharding"]
 
 
 class Annealing(Method):
@@ -137,7 +138,7 @@ class Sharding(Problem):
         ),
     )
     uses = frozenset({"time", "memory", "pin", "forbid", "max_tasks", "tables.fusion"})
-    methods = (CPSAT(), MILP(), LP(), Cases(), Annealing(), *SHARDERS)
+    methods = (CPSAT(), MILP(), Relaxed(MILP(), "(1)-(5)"), Cases(), Annealing(), *SHARDERS)
 
     def fits(self, instance: Instance) -> str | None:
         """Whole tables without edges."""
