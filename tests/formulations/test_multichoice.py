@@ -77,13 +77,13 @@ def test_against_all_choices(seed):
     question = one.question(instance)
     judged = [one.judge(instance, question, plan) for plan in one.every_plan(instance, question)]
     values = [each.value for each in judged if not each.violations]
-    for method in ("auto", "milp", "core", "lp", "prices"):
+    for method in ("auto", "milp", "branch", "lp", "prices"):
         result = hetopt.solve(instance, method=method)
         if not values:
             assert result.solution is None
             assert result.status == "infeasible" or method in ("lp", "prices")
             continue
-        if method in ("auto", "milp", "core"):
+        if method in ("auto", "milp", "branch"):
             assert result.status == "optimal"
             assert result.objective == min(values)
         assert result.objective is None or result.objective >= min(values)
