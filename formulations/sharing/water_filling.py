@@ -218,16 +218,22 @@ def by_cone(control: Control) -> Solver:
         i, j = cluster.job, cluster.kind
         n, m, p = len(level), len(cluster.workers), len(i)
         each, pairs = np.arange(n), np.arange(p)
-        unit = np.maximum(level, gain.max(axis=1))  # rows near one
+        # Shares in units of the most there can be, workers in those that can be used: jobs far larger than the cluster, or a type
+        # far larger than all jobs, leave coefficients near one.
+        used = np.minimum(cluster.workers, cluster.scale.sum())
+        part = np.minimum(1.0, used[j] / cluster.scale[i])
+        best = np.zeros(n)
+        np.maximum.at(best, i, gain[i, j] * part)
+        unit = np.maximum(level, best)  # rows near one
         rows, columns = np.concatenate([i, each]), np.concatenate([pairs, np.full(n, p)])
-        values = np.concatenate([-gain[i, j] / unit[i], weight / unit])
+        values = np.concatenate([-gain[i, j] * part / unit[i], weight / unit])
         levels = sparse.csr_array((values, (rows, columns)), (n, p + 1))
-        turns = sparse.csr_array((np.ones(p), (i, pairs)), (n, p + 1))
-        workers = sparse.csr_array((cluster.scale[i], (j, pairs)), (m, p + 1))
+        turns = sparse.csr_array((part, (i, pairs)), (n, p + 1))
+        workers = sparse.csr_array((cluster.scale[i] * part / used[j], (j, pairs)), (m, p + 1))
         positive = sparse.csr_array((-np.ones(p), (pairs, pairs)), (p, p + 1))
         cost = np.zeros(p + 1)
         cost[-1] = -1.0
-        right = np.concatenate([-level / unit, np.ones(n), cluster.workers, np.zeros(p)])
+        right = np.concatenate([-level / unit, np.ones(n + m), np.zeros(p)])
         answer = solve_cone(
             cost, sparse.vstack([levels, turns, workers, positive]), right, nonnegative=2 * n + m + p, cones=[], control=control,
             tolerance=1e-11,
@@ -235,7 +241,9 @@ def by_cone(control: Control) -> Solver:
         if answer.x is None or answer.dual is None:
             return None
         dual = np.maximum(answer.dual, 0.0)
-        return Round(spread(instance, answer.x[:p]), float(answer.x[p]), dual[:n] / unit, dual[2 * n : 2 * n + m])
+        scarce = cluster.workers < cluster.scale.sum()  # else (3) implies (4), and the price is 0
+        prices = np.where(scarce, dual[2 * n : 2 * n + m] / used, 0.0)
+        return Round(spread(instance, answer.x[:p] * part), float(answer.x[p]), dual[:n] / unit, prices)
 
     return solve
 
@@ -298,7 +306,9 @@ class LPs(Method):
         """All rounds, then the first round's prices as the bound."""
         plan = fill(instance, question, self.solver(control), control.should_stop)
         if plan is None:
-            return Outcome("limit", "time" if control.should_stop() else "other")
+            if control.should_stop():
+                return Outcome("limit", "time")
+            return Outcome("limit", "other", notes=("a round's program ended without shares: its numbers lie too far apart",))
         control.report_plan(plan)
         first = plan.details["rounds"][0]
         certificate = {

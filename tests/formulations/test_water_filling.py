@@ -48,6 +48,20 @@ def test_what_a_full_job_leaves_goes_to_the_others() -> None:
     assert levels(cluster(jobs, [2])) == pytest.approx([0.5, 0.5, 1], rel=1e-6)
 
 
+@pytest.mark.parametrize("workers", [10**3, 10**6, 10**9, 10**12])
+def test_a_type_far_larger_than_all_jobs(workers: int) -> None:
+    """Every job has its best type all the time, and the average worker is one of the large type."""
+    instance = cluster([{"time": [1, 2]}, {"time": [2, 2]}, {"time": [3, 2]}], [workers, 2])
+    assert levels(instance) == pytest.approx([1, 1, 1.5], rel=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e9])
+def test_a_job_far_larger_than_the_cluster(scale: float) -> None:
+    """Jobs 1 and 2 are as well off as alone on their best type, job 0 has the two workers that they leave."""
+    instance = cluster([{"time": [1, 1], "scale": scale}, {"time": [1, 1]}, {"time": [1, 1]}], [2, 2])
+    assert levels(instance) == pytest.approx([2, 1, 1], rel=1e-6)
+
+
 ENTITIES = {"entity": {"j0": "x", "j1": "x", "j2": "y"}, "entities": {"x": 1, "y": 3}}
 
 
