@@ -308,7 +308,9 @@ class LPs(Method):
         if plan is None:
             if control.should_stop():
                 return Outcome("limit", "time")
-            return Outcome("limit", "other", notes=("a round's program ended without shares: its numbers lie too far apart",))
+            return Outcome(
+                "limit", "other", notes=("a round's program ended without shares: its numbers lie too far apart",)
+            )
         control.report_plan(plan)
         first = plan.details["rounds"][0]
         certificate = {
