@@ -25,7 +25,7 @@ from hetopt._columns import (
     refuse_number,
 )
 from hetopt.errors import InputError, nearest
-from hetopt.records import Device, Job, Task
+from hetopt.records import Device, Job, Mode, Task
 
 __all__ = ["MAX_CELLS", "columns_of", "device_lookup"]
 
@@ -194,10 +194,23 @@ class _Filler:
             value = getattr(task, key)
             if value:
                 entries[k] = tuple(value) if key == "modes" else value
+        for number, mode in enumerate(task.modes):
+            self.check_mode(mode, f"{path}.modes[{number}]")
         for key, rows in self.tables.items():
             value = getattr(task, key)
             if value is not None:
                 rows[k] = self.numbers(value, f"{path}.{key}")
+
+    def check_mode(self, mode: Mode, path: str) -> None:
+        """InputError where a mode's own numbers could not be a task's."""
+        for key in ("time", "energy", "cost"):
+            table = getattr(mode, key)
+            if table is not None:
+                self.numbers(table, f"{path}.{key}")
+        for key in ("memory", "output", "score"):
+            value = getattr(mode, key)
+            if value is not None and not in_range(abs(value)):
+                refuse_number(f"{path}.{key}", abs(value), "")
 
     def fastest_mode(self, task: Job | Task, path: str) -> Floats:
         """(d,) least time over the modes, for questions that know no modes."""

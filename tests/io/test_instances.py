@@ -56,6 +56,11 @@ def broken(*path: str | int, **change: Any) -> str:
     return json.dumps(record)
 
 
+def mode(**facts: Any) -> str:
+    """The good file with a mode of its first job, which has a time of its own."""
+    return broken("jobs", 0, add={"modes": [{"name": "m", **facts}]})
+
+
 def complaint(text: str | bytes) -> str:
     with pytest.raises(InputError) as caught:
         decode(text)
@@ -125,6 +130,13 @@ def test_a_file_becomes_arrays() -> None:
         (broken("jobs", 1, "tasks", 1, "pin", to="z"), "$.jobs[1].tasks[1].pin", ["'z'", "a device or a type"]),
         (broken("jobs", 1, "tasks", 1, "pin", to=[]), "$.jobs[1].tasks[1].pin", ["[]", "length >= 1"]),
         (broken("jobs", 0, add={"forbid": "q"}), "$.jobs[0].forbid", ["'q'", "a device or a type"]),
+        # modes
+        (mode(time=[]), "$.jobs[0].modes[0].time", ["0 entries", "expected 3"]),
+        (mode(energy=[1]), "$.jobs[0].modes[0].energy", ["1 entries", "expected 3"]),
+        (mode(cost={"z": 1}), "$.jobs[0].modes[0].cost", ["key 'z'", "no device and no type"]),
+        (mode(time=[1, 2, 1e200]), "$.jobs[0].modes[0].time[2]", ["1e+200", "sums may overflow"]),
+        (mode(score=-1e200), "$.jobs[0].modes[0].score", ["1e+200", "sums may overflow"]),
+        (mode(score=2**60), "$.jobs[0].modes[0].score", ["beyond 2^53"]),
         # names, tasks, edges
         (broken("jobs", 1, "name", to="lone"), "$.jobs[1].name", ["repeats 'lone'", "$.jobs[0]"]),
         (broken("jobs", 0, add={"wieght": 1}), "$.jobs[0]", ["unknown key 'wieght'", "did you mean 'weight'?"]),
