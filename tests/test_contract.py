@@ -532,6 +532,24 @@ class TestResults:
                 hetopt.verify(instance, replace(result, **wrong))
 
 
+class TestFacts:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_group_is_kept_or_refused(self, name):
+        """A question that does not read groups says so before, not by turning down the plans of its own methods."""
+        one = problem(name)
+        instance = max((one.sample(seed) for seed in range(3)), key=lambda each: each.n_tasks)
+        file = json.loads(encode(instance))
+        for task in (file["jobs"][0].get("tasks") or file["jobs"])[:3]:
+            task["group"] = "together"
+        try:
+            grouped = decode(json.dumps(file))
+        except InputError:  # they have no device in common
+            return
+        if one.fits(grouped) is None and grouped.n_tasks > 1:
+            result = hetopt.solve(grouped, objective=name, time_limit=20, gap=0.5)
+            assert not [text for text in result.messages if "rejected" in text], result.messages
+
+
 class TestWords:
     @pytest.mark.parametrize("name", NAMES)
     def test_a_problem_says_what_it_is(self, name):

@@ -332,10 +332,12 @@ class SetupTimes(Problem):
     methods = (Subsets(), CPSAT(), MILP(), LP(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
-        """A table of setups, independent jobs."""
+        """A table of setups, independent jobs, no groups."""
         if "setup" not in instance.tables:
             return "the file has no tables.setup, a list of devices x jobs x jobs in seconds"
-        return "tasks depend on each other by edges" if len(instance.edges) else None
+        if len(instance.edges):
+            return "tasks depend on each other by edges"
+        return "it knows no groups" if (instance.group >= 0).any() else None
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest completion; setups between consecutive jobs of a device are kept."""

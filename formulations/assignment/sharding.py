@@ -141,8 +141,10 @@ class Sharding(Problem):
     methods = (CPSAT(), MILP(), Relaxed(MILP(), "(1)-(5)"), Cases(), Annealing(), *SHARDERS)
 
     def fits(self, instance: Instance) -> str | None:
-        """Whole tables without edges."""
-        return "tasks depend on each other by edges" if len(instance.edges) else fusion_violation(instance)
+        """Whole tables without edges or groups."""
+        if len(instance.edges):
+            return "tasks depend on each other by edges"
+        return "it knows no groups" if (instance.group >= 0).any() else fusion_violation(instance)
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Busiest device: its tables' own seconds, its exchange, what fusing adds; memory and eligibility kept."""

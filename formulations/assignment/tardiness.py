@@ -326,11 +326,13 @@ class Tardiness(Problem):
     methods = (Subsets(), CPSAT(), MILP(), LP(), Columns(), Dispatch(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
-        """Independent jobs without release dates."""
+        """Independent jobs without release dates or groups."""
         if len(instance.edges):
             return "tasks depend on each other by edges"
         if not instance.columns.own_task.all():
             return "jobs consist of several tasks"
+        if (instance.group >= 0).any():
+            return "it knows no groups"
         return "jobs have release dates" if (instance.columns.release > 0).any() else None
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:

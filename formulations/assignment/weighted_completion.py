@@ -315,9 +315,11 @@ class WeightedCompletion(Problem):
     methods = (CPSAT(), Horn(), LP(), Skutella(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
-        """Independent jobs."""
+        """Independent jobs without groups."""
         if len(instance.edges):
             return "tasks depend on each other by edges"
+        if (instance.group >= 0).any():
+            return "it knows no groups"
         return None if instance.columns.own_task.all() else "jobs consist of several tasks"
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:

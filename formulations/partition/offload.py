@@ -5,7 +5,8 @@ split over accelerators in their order; each task lies on its accelerator or on 
 "experts of the first layers on the CPU" empties one accelerator and overfills another.
 
     sets, data
-    t = 1..n          tasks in sequence, m_t bytes, o_t bytes handed on; a cut is allowed behind some of them
+    t = 1..n          tasks in sequence, m_t bytes, o_t bytes handed on (the edge's ``data``, or the task's ``output``); a cut is
+                      allowed behind some of them
     g = 1..G          accelerators in the order of tables.order, or of the file
     h = 1..H          hosts (devices that say ``host``);  M_i bytes that device i has
     s = (g, r)        state: g is the accelerator reached, the task lies on g (r = 0) or on host r
@@ -25,8 +26,9 @@ split over accelerators in their order; each task lies on its accelerator or on 
                 sum_{t, s lies on i} m_t u_ts (+ R on accelerator 1)  <=  M_i                       (4)  memory
                 R >= m_t sum_{s on a host} u_ts                                                     (5)  room
                 sum_{t, s on a host} u_ts = K          when ``hosted = K`` is asked for             (6)  hosted
+                sum_{s lies on i} u_ts = sum_{s lies on i} u_t's    for t, t' of a group, device i  (7)  group
 
-For fixed u the z are those of one path, so only u need be integral. Without (4)-(6) the program is a shortest path; pricing
+For fixed u the z are those of one path, so only u need be integral. Without (4)-(7) the program is a shortest path; pricing
 (4) gives the bound of ``prices`` (:mod:`hetopt.algorithms.offload`), replayed from the prices alone.
 
 Sources: placement semantics of accelerate's device maps (offloaded modules are copied to the main device) and of llama.cpp's
@@ -62,7 +64,7 @@ from hetopt.linear import LinearModel
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.solution import Solution
 from hetopt.verify.chain import layer_sequence
-from hetopt.verify.offload import accelerators, check_offload, may_reside
+from hetopt.verify.offload import accelerators, check_offload, handed_on, may_reside
 
 MOST_STATES = 48
 MOST_ARCS = 2_000_000
@@ -89,7 +91,7 @@ def _line(instance: Instance, swap: bool) -> Any:
         seconds[:, copied] += copy[:, copied]
     seconds[~may_reside(instance, swap)[sequence][:, lies]] = np.inf
     return offload.Sequence(
-        seconds, runs, lies, reached, memory, instance.output[sequence], instance.columns.cut[sequence], latency, slowness,
+        seconds, runs, lies, reached, memory, handed_on(instance)[sequence], instance.columns.cut[sequence], latency, slowness,
         instance.capacity,
     )  # fmt: skip
 
@@ -118,6 +120,23 @@ def _swap(question: Question | None) -> bool:
     return question is not None and question["execute"] == "swap"
 
 
+def _homeless(instance: Instance, may: NDArray[np.bool_]) -> tuple[str, ...]:
+    """The first group that has no room on any device where all of it may lie."""
+    for g, name in enumerate(instance.columns.group_name):
+        inside = instance.group == g
+        able = may[inside].all(axis=0)
+        if not able.any():
+            return (f"group {name!r}: no device may hold all of its {int(inside.sum())} tasks",)
+        where = int(np.argmax(np.where(able, instance.capacity, -np.inf)))
+        need, has = math.fsum(instance.memory[inside].tolist()), float(instance.capacity[where])
+        if need > has * (1.0 + 1e-12):
+            return (
+                f"memory: group {name!r} needs {need:.12g} bytes, and {instance.device_names[where]!r} offers {has:.12g}: "
+                f"{need - has:.12g} bytes short{in_mebibytes(need - has)}",
+            )
+    return ()
+
+
 def _too_many_bytes(instance: Instance, may: NDArray[np.bool_]) -> tuple[str, ...]:
     """Tasks that have together more bytes than the devices on which any of them may lie; the largest shortfall."""
     whole = bool((instance.memory == np.floor(instance.memory)).all())
@@ -141,10 +160,10 @@ def _where(instance: Instance, devices: NDArray[np.bool_]) -> str:
 
 
 class MILP(LinearFormulation):
-    """(1)-(6)."""
+    """(1)-(7)."""
 
     name = "milp"
-    title = "MILP (1)-(6): a path of states under memory limits"
+    title = "MILP (1)-(7): a path of states under memory limits"
     kind = "exact"
 
     def __init__(self, objective: str) -> None:
@@ -202,6 +221,9 @@ class MILP(LinearFormulation):
             model.rows(
                 "hosted", 1, [(0, u[:, on_host].ravel(), 1.0)], lower=question["hosted"], upper=question["hosted"]
             )  # (6)
+        first, other = _grouped(instance.group[sequence])
+        pair = np.arange(len(other))[:, None] * d + line.lies
+        model.rows("group", (len(other), d), [(pair, u[other], 1.0), (pair, u[first], -1.0)], lower=0, upper=0)  # (7)
         if self.objective == "memory":
             largest = model.continuous("largest", 1, lower=0, upper=2.0 * float(heavy.sum()))
             gpus = np.flatnonzero(~instance.is_host)
@@ -254,6 +276,14 @@ class MILP(LinearFormulation):
             block[t, number[reached, i]] = 1.0
         x[model.columns("state")] = block.reshape(x[model.columns("state")].shape)
         return x
+
+
+def _grouped(group: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of places in the sequence that share a device: the first of each group with each other one of it."""
+    inside = np.flatnonzero(group >= 0)
+    _, first, number = np.unique(group[inside], return_index=True, return_inverse=True)
+    head = inside[first][number]
+    return head[head != inside], inside[head != inside]
 
 
 def _arcs(line: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -328,7 +358,7 @@ class Offload(Problem):
     name = "partition.offload"
     objectives = ("offload",)
     title = "parts of layers on accelerators or the host, least seconds a token"
-    uses = frozenset({"time", "memory", "pin", "forbid", "edges", "output", "links", "tables.order"})
+    uses = frozenset({"time", "memory", "group", "pin", "forbid", "edges", "output", "links", "tables.order"})
     options = (
         Option(
             "execute",
@@ -338,7 +368,7 @@ class Offload(Problem):
         ),
         Option("hosted", int, None, "exact number of tasks on hosts; any when left out"),
     )
-    methods = (MILP("seconds"), Relaxed(MILP("seconds"), "(1)-(6)"), Prices())
+    methods = (MILP("seconds"), Relaxed(MILP("seconds"), "(1)-(7)"), Prices())
 
     def fits(self, instance: Instance) -> str | None:
         """A sequence, an accelerator, and a host."""
@@ -364,7 +394,7 @@ class Offload(Problem):
         return float(report.seconds)
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
-        """A task that lies nowhere, or has no room anywhere; tasks with more bytes than the devices that may hold them."""
+        """A task or a group that has no room anywhere; tasks with more bytes than the devices that may hold them."""
         swap, hosted = _swap(question), question["hosted"]
         if hosted is not None and not 0 <= hosted <= instance.n_tasks:
             return (f"hosted={hosted} is asked for, and there are {instance.n_tasks} tasks",)
@@ -382,7 +412,7 @@ class Offload(Problem):
                 f"memory: task {instance.labels[k]!r} needs {instance.memory[k]:.12g} bytes, and {where!r} offers "
                 f"{most[k]:.12g}{kept}: {short:.12g} bytes short{in_mebibytes(short)}",
             )
-        return _too_many_bytes(instance, may)
+        return _homeless(instance, may) or _too_many_bytes(instance, may)
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """Prices first, then the program."""
@@ -460,7 +490,7 @@ class OffloadMemory(Offload):
     objectives = ("offload-memory",)
     title = "parts of layers on accelerators or the host, least bytes on the fullest accelerator"
     unit = "bytes"
-    methods = (MILP("memory"), Relaxed(MILP("memory"), "(1)-(6)"))  # type: ignore[assignment]
+    methods = (MILP("memory"), Relaxed(MILP("memory"), "(1)-(7)"))  # type: ignore[assignment]
 
     def value(self, instance: Instance, report: Any) -> float:
         """Bytes on the fullest accelerator, with the room kept for copies."""

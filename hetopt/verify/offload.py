@@ -19,7 +19,7 @@ from hetopt.instance import Instance
 from hetopt.verify.assignment import device_sums, placement_violations
 from hetopt.verify.chain import layer_sequence
 
-__all__ = ["OffloadReport", "accelerators", "check_offload", "may_reside"]
+__all__ = ["OffloadReport", "accelerators", "check_offload", "handed_on", "may_reside"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,13 @@ def accelerators(instance: Instance) -> list[int]:
             f"$.tables.order is {names!r}, expected a list of the accelerators, each once: {', '.join(mine)}"
         )
     return [mine[str(name)] for name in names]
+
+
+def handed_on(instance: Instance) -> NDArray[np.float64]:
+    """(n,) bytes that each task of a sequence hands to the next one: its edge's own ``data``, or its ``output``."""
+    out = np.zeros(instance.n_tasks)
+    out[instance.edges[:, 0]] = instance.edge_data
+    return out
 
 
 def may_reside(instance: Instance, swap: bool) -> NDArray[np.bool_]:
@@ -117,10 +124,11 @@ def check_offload(
         for k in np.flatnonzero(on_host).tolist():
             link = instance.need_link(names[int(placement[k])], names[main])
             moves.append(link.latency + (float(instance.memory[k]) / link.bandwidth if link.bandwidth else 0.0))
+    output = handed_on(instance)
     for u, v in zip(sequence[:-1].tolist(), sequence[1:].tolist(), strict=True):
         if where[u] != where[v]:
             link = instance.need_link(names[int(where[u])], names[int(where[v])])
-            moves.append(link.latency + (float(instance.output[u]) / link.bandwidth if link.bandwidth else 0.0))
+            moves.append(link.latency + (float(output[u]) / link.bandwidth if link.bandwidth else 0.0))
     memory = device_sums(instance.memory, placement, d)
     if swap:
         memory[main] += float(instance.memory[on_host].max(initial=0.0))

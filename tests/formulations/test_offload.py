@@ -124,6 +124,40 @@ class TestBruteForce:
                 hetopt.verify(instance, other)
 
 
+class TestFactsOfTasks:
+    DEVICES = (Device(name="g", memory=10), Device(name="h", host=True))
+
+    def build(self, group, data):
+        tasks = [
+            Task(name=name, time=[1, 5], memory=size, output=1, group=group if name != "b" else None)
+            for name, size in (("a", 6), ("b", 6), ("c", 3))
+        ]
+        edges = [Edge(source="a", target="b", data=data), Edge(source="b", target="c")]
+        links = [Link(source="*", target="*", bandwidth=1)]
+        return Instance.build(self.DEVICES, [Job(name="model", tasks=tasks, edges=edges)], links)
+
+    def test_a_group_lies_together(self):
+        """Alone: b on the host, 1 + 1 + 5 + 1 + 1, or a, 5 + 1 + 1 + 1. Together: a and c on the card, 9."""
+        assert solved(self.build(None, None)).objective == 8
+        best = solved(self.build("x", None))
+        assert (best.objective, best.solution.placement.tolist()) == (9, [0, 1, 0])
+        assert not [message for message in best.messages if "group" in message or "rejected" in message]
+
+    def test_an_edge_carries_its_own_bytes(self):
+        """100 bytes behind a: all on the host instead, 15 seconds."""
+        assert solved(self.build("x", 100)).objective == 15
+        assert solved(self.build(None, 0)).objective == 7
+
+    def test_a_group_without_a_common_place(self):
+        tasks = [Task(name="a", time=[1, None], group="x"), Task(name="b", time=[None, 1], group="x")]
+        refused = hetopt.solve(sequence(tasks, self.DEVICES), objective="offload")
+        assert refused.status == "infeasible"
+        assert refused.infeasible == ("group 'x': no device may hold all of its 2 tasks",)
+        heavy = [Task(name=name, time=[1, None], memory=6, group="x") for name in "ab"]
+        refused = hetopt.solve(sequence(heavy, self.DEVICES), objective="offload")
+        assert refused.infeasible == ("memory: group 'x' needs 12 bytes, and 'g' offers 10: 2 bytes short",)
+
+
 class TestBrokenPlans:
     def setup_method(self):
         tasks = [Task(name=f"t{k}", time=[1, 1, 5], memory=2, cut=k != 0) for k in range(4)]
