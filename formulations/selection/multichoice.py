@@ -29,6 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -59,11 +60,15 @@ from hetopt.verify.choice import check_choice
 __all__ = ["MILP", "PROBLEM", "Branch", "MultiChoice", "Prices"]
 
 RESOURCES = ("memory", "time", "energy", "cost")
+PATIENCE = 10.0  # seconds for each question about a missing choice
 _ROUNDING = 2.0**-40
 
 
 class Menu(NamedTuple):
-    """All modes, task by task: (c,) names and scores, (4, c) amounts of :data:`RESOURCES`, (L + 1,) first of each task."""
+    """All modes, task by task: (c,) names and scores, (4, c) amounts of :data:`RESOURCES`, (L + 1,) first of each task.
+
+    Amounts that a mode does not state are nan, memory 0; ``open`` are modes that run on the first device.
+    """
 
     names: tuple[str, ...]
     score: NDArray[np.float64]
@@ -85,7 +90,7 @@ def menu(instance: Instance) -> Menu:
             own = [_first(instance, table) for table in (mode.time, mode.energy, mode.cost)]
             names.append(mode.name)
             score.append(float(mode.score or 0))
-            rows.append([float(mode.memory or 0), *(0.0 if v is None else v for v in own)])
+            rows.append([float(mode.memory or 0), *(math.nan if v is None else v for v in own)])
             allowed.append(mode.time is None or own[0] is not None)
         start.append(len(names))
     amount = np.array(rows, np.float64).reshape(-1, len(RESOURCES)).T
@@ -103,9 +108,19 @@ def _first(instance: Instance, table: Any) -> float | None:
 
 
 def budgets(instance: Instance, question: Mapping[str, Any]) -> dict[str, float]:
-    """Budget of each resource that has one."""
-    found = {"memory": float(instance.capacity[0]), **{name: question[name] for name in RESOURCES[1:]}}
-    return {name: float(most) for name, most in found.items() if most is not None and math.isfinite(most)}
+    """Budget of each resource that has one; InputError where a mode that can be chosen does not state how much it takes."""
+    given = {"memory": float(instance.capacity[0]), **{name: question[name] for name in RESOURCES[1:]}}
+    found = {name: float(most) for name, most in given.items() if most is not None and math.isfinite(most)}
+    modes = menu(instance)
+    for name in found:
+        silent = np.flatnonzero(np.isnan(modes.amount[RESOURCES.index(name)]) & modes.open)
+        if silent.size:
+            k = int(np.searchsorted(modes.start, silent[0], "right")) - 1
+            raise InputError(
+                f"mode {modes.names[silent[0]]!r} of task {instance.labels[k]!r} has no {name} on {instance.device_names[0]!r}, "
+                f"and there is a budget of {name}; expected a number for each mode, 0 where it takes none"
+            )
+    return found
 
 
 def earlier(instance: Instance) -> list[list[str]]:
@@ -114,6 +129,12 @@ def earlier(instance: Instance) -> list[list[str]]:
     right = isinstance(table, list) and all(isinstance(row, list) and len(row) == instance.n_tasks for row in table)
     if not right:
         raise InputError(f"$.tables.earlier must be lists of {instance.n_tasks} mode names, one a task")
+    for e, row in enumerate(table):
+        for k, name in enumerate(row):
+            if name not in [mode.name for mode in instance.task(k).modes]:
+                raise InputError(
+                    f"$.tables.earlier[{e}][{k}] is {name!r}, which is no mode of task {instance.labels[k]!r}"
+                )
     return [[str(name) for name in row] for row in table]
 
 
@@ -121,7 +142,7 @@ def _reduced(instance: Instance, question: Mapping[str, Any]) -> tuple[NDArray[n
     """(r, c) amounts and (r,) budgets of the resources that have one."""
     most = budgets(instance, question)
     rows = [RESOURCES.index(name) for name in most]
-    return menu(instance).amount[rows], np.array(list(most.values()))
+    return np.nan_to_num(menu(instance).amount[rows]), np.array(list(most.values()))
 
 
 class MILP(LinearFormulation):
@@ -137,26 +158,11 @@ class MILP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``mode[task=mode]``."""
-        question = question if question is not None else PROBLEM.question(instance)
-        all_modes = menu(instance)
-        of = np.repeat(np.arange(instance.n_tasks), np.diff(all_modes.start))
-        labels = [f"{instance.labels[t]}={name}" for t, name in zip(of.tolist(), all_modes.names, strict=True)]
-        model = LinearModel("multichoice")
-        x = model.binary("mode", len(labels), upper=all_modes.open, labels=(labels,))
-        model.rows("choose", instance.n_tasks, [(of, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
-        amount, most = _reduced(instance, question)
-        unit = np.array([time_unit(float(row.max(initial=0.0))) for row in amount])
-        names = list(budgets(instance, question))
-        r = np.broadcast_to(np.arange(len(most))[:, None], amount.shape)
-        terms = [(r, np.broadcast_to(x[None, :], amount.shape), amount / unit[:, None])]
-        model.rows("budget", len(most), terms, upper=most / unit, labels=(names,))  # (2)
-        before = earlier(instance)
-        if before and question["differ"]:
-            hit = np.array([[all_modes.names[c] == row[of[c]] for c in range(len(labels))] for row in before])
-            e, c = np.nonzero(hit)
-            model.rows("differ", len(before), [(e, x[c], 1.0)], upper=instance.n_tasks - question["differ"])  # (3)
-        model.minimize(x, all_modes.score)
-        return model
+        return program(instance, question if question is not None else PROBLEM.question(instance))
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any MILP; where there is no choice, what is missing."""
+        return explained(instance, question, super().run(instance, question, control, options))
 
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
         """The mode chosen for each task."""
@@ -172,6 +178,55 @@ class MILP(LinearFormulation):
             [chosen.get(instance.labels[t]) == name for t, name in zip(of.tolist(), menu(instance).names, strict=True)],
             np.float64,
         )
+
+
+def program(instance: Instance, question: Question, free: str | None = None) -> LinearModel:
+    """(1)-(3); with a budget that is ``free``, least use of it, in a unit of its own, while the other limits are kept."""
+    all_modes = menu(instance)
+    of = np.repeat(np.arange(instance.n_tasks), np.diff(all_modes.start))
+    labels = [f"{instance.labels[t]}={name}" for t, name in zip(of.tolist(), all_modes.names, strict=True)]
+    model = LinearModel("multichoice")
+    x = model.binary("mode", len(labels), upper=all_modes.open, labels=(labels,))
+    model.rows("choose", instance.n_tasks, [(of, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
+    amount, most = _reduced(instance, question)
+    names = list(budgets(instance, question))
+    kept = np.array([name != free for name in names], bool)
+    unit = np.array([time_unit(float(row.max(initial=0.0))) for row in amount])
+    r = np.broadcast_to(np.arange(len(most))[:, None], amount.shape)
+    terms = [(r, np.broadcast_to(x[None, :], amount.shape), amount / unit[:, None])]
+    model.rows("budget", len(most), terms, upper=np.where(kept, most, np.inf) / unit, labels=(names,))  # (2)
+    before = earlier(instance)
+    if before and question["differ"]:
+        hit = np.array([[all_modes.names[c] == row[of[c]] for c in range(len(labels))] for row in before])
+        e, c = np.nonzero(hit)
+        model.rows("differ", len(before), [(e, x[c], 1.0)], upper=instance.n_tasks - question["differ"])  # (3)
+    least = all_modes.score if free is None else amount[names.index(free)] / unit[names.index(free)]
+    model.minimize(x, least)
+    return model
+
+
+def explained(instance: Instance, question: Question, outcome: Outcome) -> Outcome:
+    """An outcome; where there is no choice, with the least that each budget would have to be while the others are kept."""
+    from hetopt import solvers
+
+    if outcome.reason != "infeasible":
+        return outcome
+    found = []
+    for name, most in budgets(instance, question).items():
+        model = program(instance, question, name)
+        answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
+        if answer.x is None:
+            continue
+        amount = menu(instance).amount[RESOURCES.index(name)]
+        chosen = answer.x[model.columns("mode")] > 0.5
+        need = math.fsum(amount[chosen].tolist())
+        if need > most:
+            least = "at least" if answer.reason == "optimal" else "(or less, this was not proved in time)"
+            found.append(
+                f"{name}: the other limits kept, the modes need {need:.9g} {least}, the budget is {most:.9g}: "
+                f"{need - most:.9g} short"
+            )
+    return replace(outcome, infeasible=(*found, *outcome.infeasible))
 
 
 def _plan(instance: Instance, chosen: NDArray[np.int64]) -> Solution:
@@ -263,7 +318,8 @@ class Branch(Method):
         if bound is None:
             return Outcome(notes=("branch: stopped before the tree was gone through",))
         if not math.isfinite(bound):
-            return Outcome("infeasible", infeasible=("no choice of modes keeps all budgets together",))
+            none = Outcome("infeasible", infeasible=("no choice of modes keeps all limits together",))
+            return explained(instance, question, none)
         control.report_bound(bound, "algorithm")
         return Outcome()
 
@@ -292,8 +348,10 @@ class MultiChoice(Problem):
                 return f"task {instance.labels[k]!r} has no modes to choose from"
             if len(set(names)) != len(names):
                 return f"task {instance.labels[k]!r} has two modes of one name"
-            if any((mode.score or 0) < 0 or not math.isfinite(mode.score or 0) for mode in instance.task(k).modes):
-                return f"a score of task {instance.labels[k]!r} is below 0 or no finite number"
+            if any(
+                mode.score is None or mode.score < 0 or not math.isfinite(mode.score) for mode in instance.task(k).modes
+            ):
+                return f"a score of task {instance.labels[k]!r} is missing, below 0 or no finite number"
         return None
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
@@ -307,6 +365,10 @@ class MultiChoice(Problem):
         for name in (*RESOURCES[1:], "differ"):
             if question[name] is not None and not 0 <= question[name] < math.inf:
                 raise InputError(f"$.question.{name} is {question[name]!r}, expected a number, 0 or more")
+        if question["differ"] and "earlier" not in instance.tables:
+            raise InputError(
+                f"$.question.differ is {question['differ']}, and the file has no earlier choices to differ from (tables.earlier)"
+            )
         all_modes = menu(instance)
         found = [
             f"no mode of task {instance.labels[k]!r} can run on {instance.device_names[0]!r}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hetopt
-from hetopt import Instance, Solution
+from hetopt import InputError, Instance, Solution
 from hetopt.io.generators import block_library
 from hetopt.records import Device, Job, Mode, Task
 from hetopt.registry import problem
@@ -97,6 +97,47 @@ def test_a_library_of_the_published_size_is_proved():
     result = hetopt.solve(instance, time_limit=60)
     assert result.status == "optimal"
     hetopt.verify(instance, result)
+
+
+@pytest.mark.parametrize("method", ["auto", "milp", "branch"])
+def test_budgets_that_cannot_be_met_together_say_by_how_much(method):
+    """Two tasks, each quick and large or slow and small; eleven seconds ask for a quick one, ten bytes for two slow ones."""
+    modes = [Mode(name="quick", time=[1], memory=10, score=1), Mode(name="slow", time=[10], memory=1, score=0)]
+    instance = Instance.build(
+        [Device(name="gpu", memory=10)],
+        [Job(name="net", tasks=[Task(name=name, modes=modes) for name in "ab"])],
+        question={"objective": "multichoice", "time": 11},
+    )
+    result = hetopt.solve(instance, method=method)
+    assert result.status == "infeasible"
+    told = " ".join(result.infeasible)
+    assert "memory: the other limits kept, the modes need 11 at least, the budget is 10: 1 short" in told
+    assert "time: the other limits kept, the modes need 20 at least, the budget is 11: 9 short" in told
+
+
+class TestWhatIsNotStated:
+    """It is refused, never taken as 0."""
+
+    def test_a_budget_of_what_no_mode_states(self):
+        with pytest.raises(InputError, match="mode 'full' of task 'a' has no energy on 'gpu', and there is a budget"):
+            hetopt.solve(asked(energy=5))
+
+    def test_a_mode_without_a_score(self):
+        job = Job(name="net", tasks=[Task(name="a", modes=[Mode(name="m", time=[1])])])
+        with pytest.raises(InputError, match="a score of task 'a' is missing"):
+            hetopt.solve(Instance.build([Device(name="gpu")], [job], question={"objective": "multichoice"}))
+
+    def test_a_difference_from_nothing(self):
+        with pytest.raises(InputError, match=r"differ is 1, and the file has no earlier choices"):
+            hetopt.solve(asked(differ=1))
+
+    def test_an_earlier_choice_of_no_mode(self):
+        instance = asked(differ=1)
+        wrong = Instance.build(
+            instance.devices, instance.jobs(), tables={"earlier": [["full", "half", "ful"]]}, question=instance.question
+        )
+        with pytest.raises(InputError, match=r"earlier\[0\]\[2\] is 'ful', which is no mode of task 'c'"):
+            hetopt.solve(wrong)
 
 
 class TestBrokenPlans:
