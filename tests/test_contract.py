@@ -58,6 +58,8 @@ CASES = [(p.name, seed) for p in problems() for seed in seeds(p)]
 METHODS = [(p.name, m.name) for p in problems() for m in p.methods]
 METHOD_CASES = [(p.name, m.name, seed) for p in problems() for m in p.methods for seed in seeds(p)]
 
+UNREAD = [(p.name, fact) for p in problems() for fact in ("group", "release", "available_from") if fact not in p.uses]
+
 cases = pytest.mark.parametrize(("name", "seed"), CASES, ids=str)
 few = pytest.mark.parametrize(("name", "seed"), [case for case in CASES if case[1] < 3], ids=str)
 every_method = pytest.mark.parametrize(("name", "method"), METHODS, ids=str)
@@ -533,20 +535,24 @@ class TestResults:
 
 
 class TestFacts:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_a_group_is_kept_or_refused(self, name):
-        """A question that does not read groups says so before, not by turning down the plans of its own methods."""
+    @pytest.mark.parametrize(("name", "fact"), UNREAD, ids=str)
+    def test_what_a_plan_must_keep_is_kept_or_refused(self, name, fact):
+        """A question that does not read a fact says so before, not by turning down the plans of its own methods."""
         one = problem(name)
-        instance = max((one.sample(seed) for seed in range(3)), key=lambda each: each.n_tasks)
-        file = json.loads(encode(instance))
-        for task in (file["jobs"][0].get("tasks") or file["jobs"])[:3]:
-            task["group"] = "together"
+        file = json.loads(encode(max((one.sample(seed) for seed in range(3)), key=lambda each: each.n_tasks)))
+        where = {
+            "group": (file["jobs"][0].get("tasks") or file["jobs"])[:3],
+            "release": file["jobs"],
+            "available_from": file["devices"],
+        }[fact]
+        for record in where:
+            record[fact] = "together" if fact == "group" else 3
         try:
-            grouped = decode(json.dumps(file))
-        except InputError:  # they have no device in common
+            instance = decode(json.dumps(file))
+        except InputError:  # a group without a device in common
             return
-        if one.fits(grouped) is None and grouped.n_tasks > 1:
-            result = hetopt.solve(grouped, objective=name, time_limit=20, gap=0.5)
+        if one.fits(instance) is None:
+            result = hetopt.solve(instance, objective=name, time_limit=20, gap=0.5)
             assert not [text for text in result.messages if "rejected" in text], result.messages
 
 

@@ -332,12 +332,16 @@ class SetupTimes(Problem):
     methods = (Subsets(), CPSAT(), MILP(), LP(), Annealing())
 
     def fits(self, instance: Instance) -> str | None:
-        """A table of setups, independent jobs, no groups."""
+        """A table of setups, independent jobs, no groups, everything there from the start."""
         if "setup" not in instance.tables:
             return "the file has no tables.setup, a list of devices x jobs x jobs in seconds"
         if len(instance.edges):
             return "tasks depend on each other by edges"
-        return "it knows no groups" if (instance.group >= 0).any() else None
+        if (instance.group >= 0).any():
+            return "it knows no groups"
+        if (instance.columns.release > 0).any():
+            return "jobs have release dates"
+        return "devices are not all free at 0 (available_from)" if instance.available_from.any() else None
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:
         """Latest completion; setups between consecutive jobs of a device are kept."""
