@@ -143,6 +143,21 @@ class TestBrokenPlans:
 
 
 class TestClasses:
+    @pytest.mark.parametrize("most", [1e9, 1e12])
+    def test_costs_that_lie_far_apart_are_no_false_proof(self, most):
+        """Five shards on d cost 1, and nothing else is open to them below 25; the solver loses sight of that beside 1e12."""
+        table = {
+            "a": {"classes": []},
+            "b": {"seconds": [0.2], "energy": 0.3, "classes": []},
+            "c": {"classes": []},
+            "d": {"seconds": [0, 0, 0.2, 0.3, 1, 1, 2], "most": 6, "classes": ["c"]},
+        }
+        instance = asked(5, table, [most, 1e-6, 5, 5], "shards-classes", penalty=0)
+        assert hetopt.solve(instance).objective == pytest.approx(1.2)
+        result = hetopt.solve(instance, method="milp")
+        assert result.bound <= 1.2
+        assert result.objective == pytest.approx(1.2) or result.status == "feasible"
+
     table = {  # noqa: RUF012
         "a": {"seconds": [0, 2, 3, 4], "classes": ["x"]},
         "b": {"seconds": [0, 5, 6, 7], "classes": ["x", "y"]},
