@@ -42,6 +42,7 @@ FLOORS = {
     "hetopt.plan": THIRD,
     "hetopt.plan_stages": THIRD,
     "hetopt.rounds": THIRD,
+    "hetopt.run": THIRD,
     "hetopt.solve": THIRD,
     "hetopt.sweep": THIRD,
     "hetopt.__main__": TOP,
