@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -61,6 +62,8 @@ from hetopt.solution import Solution
 from hetopt.verify.batch import check_batches
 
 __all__ = ["MILP", "PROBLEMS", "Adaptive", "Batch", "Utilisation", "Window", "curve"]
+
+PATIENCE = 10.0  # seconds for the question about missing batches
 
 
 class Grid(NamedTuple):
@@ -93,10 +96,13 @@ def grid(instance: Instance) -> Grid:
     start = [0]
     for device in instance.devices:
         listed, path = entry(table, device.name, device.type), f"$.tables.batches of {device.name!r}"
-        if not isinstance(listed, list) or not listed or not all(isinstance(r, list) and len(r) == 3 for r in listed):
-            raise InputError(f"{path} is {listed!r}, expected a list of [batch, seconds, utilisation]")
+        if not isinstance(listed, list) or not listed:
+            raise InputError(f"{path} is {listed!r:.60}, expected a list of [batch, seconds, utilisation]")
         mine = []
-        for k, (b, seconds, share) in enumerate(listed):
+        for k, row in enumerate(listed):
+            if not isinstance(row, list) or len(row) != 3:
+                raise InputError(f"{path}[{k}] is {row!r:.60}, expected [batch, seconds, utilisation]")
+            b, seconds, share = row
             if isinstance(b, bool) or not isinstance(b, int) or not 1 <= b < 2**53:
                 raise InputError(f"{path}[{k}] has the batch {b!r}, expected a whole number, 1 or more")
             if number(share, f"{path}[{k}], utilisation") > 1:
@@ -133,7 +139,10 @@ class MILP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``batch[device=b]`` and ``least``; rates in units of the largest."""
-        question = question if question is not None else PROBLEMS[0].question(instance)
+        return self.program(instance, question if question is not None else PROBLEMS[0].question(instance))
+
+    def program(self, instance: Instance, question: Question, utilised_most: bool = False) -> LinearModel:
+        """(1)-(4), or (1)-(3) with the greatest mean utilisation asked for."""
         choices, names, d = grid(instance), instance.device_names, instance.n_devices
         labels = [f"{names[w]}={b}" for w, b in zip(choices.of.tolist(), choices.batch.tolist(), strict=True)]
         rate = choices.rate / 2.0 ** np.frexp(choices.rate.max())[1]
@@ -151,10 +160,29 @@ class MILP(LinearFormulation):
             all_of = (np.arange(d)[:, None], x[None, :], rate[None, :])
             mine = (choices.of, x, -(staleness + 1.0) * rate)
             model.rows("staleness", d, [all_of, mine], upper=0, labels=(names,))  # (3)
-        if utilised > 0:
+        if utilised > 0 and not utilised_most:
             model.rows("utilised", 1, [(0, x, choices.utilisation)], lower=utilised * d)  # (4)
-        model.maximize(x, _gain(instance, question))
+        model.maximize(x, choices.utilisation / d if utilised_most else _gain(instance, question))
         return model
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any MILP; where no batches keep all limits, the most utilisation that the others leave."""
+        from hetopt import solvers
+
+        outcome = super().run(instance, question, control, options)
+        utilised = _limits(question)[2]
+        if outcome.reason != "infeasible" or utilised <= 0:
+            return outcome
+        answer = solvers.get("highs").solve(
+            self.program(instance, question, utilised_most=True), solvers.Options(time_limit=PATIENCE)
+        )
+        if answer.reason != "optimal" or answer.objective is None:
+            return outcome
+        told = (
+            f"a mean utilisation of {utilised:.9g} is asked for, within balance and staleness it is {answer.objective:.9g} "
+            f"at most: {utilised - answer.objective:.9g} short"
+        )
+        return replace(outcome, infeasible=(told, *outcome.infeasible))
 
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
         """The batch chosen for each device."""
@@ -182,6 +210,33 @@ def _limits(question: Question) -> tuple[float, float, float]:
         math.inf if staleness is None else staleness,
         0.0 if utilised is None else utilised,
     )
+
+
+def _too_far_apart(choices: Grid, balance: float, staleness: float) -> tuple[str, ...]:
+    """Rates that never keep balance and staleness, and by how much.
+
+    With any least rate, the smallest rates from there on, one a device, have both the least ratio and the least staleness.
+    """
+    low = np.unique(choices.rate)
+    high, total = low.copy(), np.zeros(len(low))
+    for first, last in pairwise(choices.start.tolist()):
+        mine = np.append(np.sort(choices.rate[first:last]), np.inf)
+        next_one = mine[np.searchsorted(mine, low)]
+        high, total = np.maximum(high, next_one), total + next_one
+    ratio, stale = high / low, total / low - 1.0
+    if ratio.min() > balance * (1 + 1e-12):
+        return (
+            f"no batches have rates within a factor of {balance:.9g}, the least is {ratio.min():.9g}: "
+            f"{ratio.min() - balance:.9g} too much",
+        )
+    least = float(stale[ratio <= balance * (1 + 1e-12)].min())
+    if least > staleness * (1 + 1e-9) + 1e-9:
+        return (
+            f"while the slowest device works on a batch the others make {least:.9g} at least"
+            f"{f' (within a balance of {balance:.9g})' if math.isfinite(balance) else ''}, "
+            f"a staleness of {staleness:.9g} is asked for: {least - staleness:.9g} too much",
+        )
+    return ()
 
 
 class Window(Method):
@@ -302,7 +357,7 @@ class Batch(Problem):
                 f"{names[a]!r} makes {slowest[a] / quickest[b]:.9g} batches for each of {names[b]!r} at least, "
                 f"a balance of {balance:.9g} is asked for",
             )
-        return ()
+        return _too_far_apart(choices, balance, staleness)
 
     def plan(self, instance: Instance, question: Question) -> Sequence[Step]:
         """The windows where they are exact, else the rule and the program."""

@@ -81,9 +81,21 @@ def test_the_adaptive_rule_brings_rates_together():
             "makes 2 batches for each of 'gpu' at least",
         ),
         ({"balance": 1.1, "table": {"cpu": [[1, 1, 1], [2, 4, 1]], "gpu": [[1, 2, 1]]}}, "within a factor of 1.1"),
+        (
+            {"staleness": 1, "table": {"cpu": [[1, 1, 1], [2, 4, 1]], "gpu": [[1, 0.5, 1], [2, 1.6, 1]]}},
+            "the others make 1.6 at least, a staleness of 1 is asked for: 0.6 too much",
+        ),
+        (
+            {"balance": 2, "staleness": 1, "table": {"cpu": [[1, 1, 1]], "gpu": [[1, 0.625, 1]]}},
+            "make 1.6 at least (within a balance of 2), a staleness of 1 is asked for",
+        ),
+        (
+            {"balance": 2, "utilisation": 0.7, "table": {"cpu": [[1, 1, 0.2], [2, 4, 1]], "gpu": [[1, 1, 1]]}},
+            "within balance and staleness it is 0.6 at most: 0.1 short",
+        ),
         ({"utilisation": 0.9, "table": {"cpu": [[1, 1, 0.5]], "gpu": [[1, 2, 1]]}}, "the most is 0.75: 0.15 short"),
     ],
-    ids=["glance", "windows", "utilisation"],
+    ids=["glance", "windows", "staleness", "both", "all", "utilisation"],
 )
 def test_what_cannot_be_met(question, told):
     result = hetopt.solve(asked(**question))
@@ -95,7 +107,7 @@ def test_what_cannot_be_met(question, told):
     ("row", "told"),
     [
         ([[1, 0, 1]], "expected a number"),
-        ([[1, 1]], "expected a list"),
+        ([[1, 1]], r"\[0\] is \[1, 1\], expected \[batch, seconds, utilisation\]"),
         ([[0, 1, 1]], "the batch 0"),
         ([[1, 1, 2]], "utilisation 2"),
         ([[1, 1, 1], [1, 2, 1]], "twice"),
