@@ -185,12 +185,15 @@ def program(instance: Instance, question: Question, free: str | None = None) -> 
     all_modes = menu(instance)
     of = np.repeat(np.arange(instance.n_tasks), np.diff(all_modes.start))
     labels = [f"{instance.labels[t]}={name}" for t, name in zip(of.tolist(), all_modes.names, strict=True)]
-    model = LinearModel("multichoice")
-    x = model.binary("mode", len(labels), upper=all_modes.open, labels=(labels,))
-    model.rows("choose", instance.n_tasks, [(of, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
     amount, most = _reduced(instance, question)
     names = list(budgets(instance, question))
     kept = np.array([name != free for name in names], bool)
+    # A mode that breaks a budget by itself is closed, so that it sets no row's scale.
+    fits = all_modes.open & ~(amount[kept] > most[kept, None] * (1 + 1e-12)).any(axis=0)
+    amount = np.where(fits, amount, 0.0)
+    model = LinearModel("multichoice")
+    x = model.binary("mode", len(labels), upper=fits, labels=(labels,))
+    model.rows("choose", instance.n_tasks, [(of, x, 1.0)], lower=1, upper=1, labels=(instance.labels,))  # (1)
     unit = np.array([time_unit(float(row.max(initial=0.0))) for row in amount])
     r = np.broadcast_to(np.arange(len(most))[:, None], amount.shape)
     terms = [(r, np.broadcast_to(x[None, :], amount.shape), amount / unit[:, None])]

@@ -58,6 +58,10 @@ from hetopt.verify import parallelism as verify
 __all__ = ["MILP", "PROBLEMS", "Parallelism", "ParallelismCost", "Table"]
 
 
+MOST = 2**20
+"""A degree is no more, so that products of three are exact."""
+
+
 def rows_of(instance: Instance) -> list[Mapping[str, Any]]:
     """``tables.degrees``, with the other tables read as well; InputError names the path of what is wrong."""
     rows = instance.tables.get("degrees")
@@ -72,7 +76,7 @@ def rows_of(instance: Instance) -> list[Mapping[str, Any]]:
         }:
             raise InputError(f"{path} is {row!r}, expected data, tensor, pipeline, seconds and, if need be, memory")
         for key in verify.DEGREES:
-            _whole(row[key], f"{path}.{key}")
+            _whole(row[key], f"{path}.{key}", MOST)
         for key in ("seconds", "memory"):
             value = row.get(key, 0)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
@@ -90,9 +94,9 @@ def rows_of(instance: Instance) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _whole(value: Any, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-        raise InputError(f"{path} is {value!r}, expected a whole number, 1 or more")
+def _whole(value: Any, path: str, most: int = 2**31) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{path} is {value!r}, expected a whole number from 1 to {most}")
 
 
 def _read_numa(numa: Any, slots: int) -> None:
@@ -286,6 +290,12 @@ class ParallelismCost(Parallelism):
     title = "data, tensor and pipeline degrees on equal nodes by a table of times, least cost of a step"
     unit = ""
     uses = Parallelism.uses | {"price"}
+
+    def fits(self, instance: Instance) -> str | None:
+        """And a price."""
+        if instance.devices[0].price is None:
+            return "its nodes have no price"
+        return super().fits(instance)
 
 
 PROBLEMS = (Parallelism(), ParallelismCost())

@@ -286,6 +286,9 @@ class OperatorSharding(Problem):
                 return f"task {instance.labels[k]!r} has no modes to choose from"
             if len(set(names)) != len(names):
                 return f"task {instance.labels[k]!r} has two modes of one name"
+            for mode in instance.task(k).modes:
+                if mode.time is None:
+                    return f"mode {mode.name!r} of task {instance.labels[k]!r} has no time"
         return None
 
     def evaluate(self, instance: Instance, question: Question, solution: Solution) -> Evaluation:

@@ -115,6 +115,17 @@ def test_budgets_that_cannot_be_met_together_say_by_how_much(method):
     assert "time: the other limits kept, the modes need 20 at least, the budget is 11: 9 short" in told
 
 
+def test_a_mode_far_beyond_a_budget_is_out_of_the_others_way():
+    """The solver takes coefficients of 1e-15 for zero: a mode of 1e12 seconds would leave those of a microsecond none."""
+    modes = [Mode(name="never", time=[1e12], score=0), Mode(name="now", time=[1e-6], score=2)]
+    instance = Instance.build(
+        [Device(name="gpu")], [Job(name="net", tasks=[Task(name="a", modes=modes)])],
+        question={"objective": "multichoice", "time": 2},
+    )  # fmt: skip
+    result = hetopt.solve(instance, method="milp")
+    assert (result.status, result.objective) == ("optimal", 2)
+
+
 class TestWhatIsNotStated:
     """It is refused, never taken as 0."""
 

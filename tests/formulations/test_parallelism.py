@@ -64,6 +64,14 @@ def test_no_row_can_be_run():
     assert "1x2x1 needs 9 bytes a process, there are 2: 7 short" in result.infeasible[0]
 
 
+def test_a_cost_without_a_price_is_no_zero():
+    free = asked()
+    devices = [Device(name=v.name, slots=v.slots, memory=v.memory) for v in free.devices]
+    with pytest.raises(InputError, match="nodes have no price"):
+        hetopt.solve(Instance.build(devices, free.jobs(), tables=free.tables, question=free.question),
+                     objective="parallelism-cost")  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(900, 930))
 @pytest.mark.parametrize("name", ["selection.parallelism", "selection.parallelism_cost"])
 def test_against_all_plans(name, seed):
