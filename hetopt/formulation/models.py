@@ -182,7 +182,7 @@ def _ask(adapter: Any, model: Any, wishes: Any, control: Control) -> Any:
 
 
 def _doubt(model: LinearModel, bound: float) -> float:
-    """What a solver's bound on an integer model may be off by where it is tiny beside the costs: some nine digits are told apart."""
+    """What a solver may be off by in the bound of an integer model that is tiny beside its costs: it tells apart nine digits."""
     costs = abs(model.cost[model.cost != 0])
     if not model.is_mip or not costs.size:
         return 0.0
