@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _STEPS = 50_000  # moves of one kernel call, less than 0.2 s
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Devices(NamedTuple):
@@ -35,6 +36,32 @@ class Devices(NamedTuple):
     memory: FloatArray
     rate_in: FloatArray
     rate_out: FloatArray
+
+
+class _Graph(NamedTuple):
+    """What does not change in a walk: classes, devices with their types, nets and the nets of each class."""
+
+    time: FloatArray
+    size: FloatArray
+    kind: IntArray
+    memory: FloatArray
+    rate_in: FloatArray
+    rate_out: FloatArray
+    net_ptr: IntArray
+    net_pin: IntArray
+    net_source: IntArray
+    net_weight: FloatArray
+    own_ptr: IntArray
+    own: IntArray
+
+
+class _Plan(NamedTuple):
+    """A plan and its books: device of each class, pins (net, device), load and bytes of each device."""
+
+    device: IntArray
+    pins: IntArray
+    load: FloatArray
+    used: FloatArray
 
 
 def devices(graph: StageGraph) -> Devices:
@@ -116,29 +143,28 @@ def anneal(
     """
     d = devices(graph)
     count = len(d.type)
-    own_ptr, own = graph.nets_of_classes()
+    fixed = _Graph(
+        graph.time, graph.size, d.type, d.memory * (1 + 1e-9), d.rate_in, d.rate_out, graph.net_ptr, graph.net_pin,
+        graph.net_source, graph.net_weight, *graph.nets_of_classes(),
+    )  # fmt: skip
     now = device.copy()
     pins = np.zeros((len(graph.net_weight), count), dtype=np.int64)
     np.add.at(pins, (np.repeat(np.arange(len(graph.net_weight)), np.diff(graph.net_ptr)), now[graph.net_pin]), 1)
-    load, used = device_loads(graph, now), np.bincount(now, graph.size, count)
-    reference = max(float(load.max()), 1e-300)
-    best, record = now.copy(), np.array([load.max()])
+    plan = _Plan(now, pins, device_loads(graph, now), np.bincount(now, graph.size, count).astype(np.float64))
+    reference = max(float(plan.load.max()), 1e-300)
+    best, record = now.copy(), np.array([plan.load.max()])
     # Spread, and never zero, where the generator would stay.
     state = np.array([(2 * seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
     done = 0
     while done < steps and not should_stop() and count > 1 and graph.n > 0:
         share = min(_STEPS, steps - done)
         fall = [hot * (cold / hot) ** (k / steps) for k in (done, done + share)]
-        _walk(
-            graph.time, graph.size, d.type, d.memory * (1 + 1e-9), d.rate_in, d.rate_out, graph.net_ptr, graph.net_pin,
-            graph.net_source, graph.net_weight, own_ptr, own,
-            now, pins, load, used, best, record, state, share, *fall, power, reference, cluster,
-        )  # fmt: skip
+        _walk(fixed, plan, best, record, state, share, *fall, power, reference, cluster)
         done += share
     return best, now
 
 
-@njit
+@_inner
 def _random(state):  # type: ignore[no-untyped-def]
     """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
     z = state[0]
@@ -149,230 +175,159 @@ def _random(state):  # type: ignore[no-untyped-def]
     return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit
-def _shift(v, s, t, time, kind, rate_in, rate_out, net_ptr, net_source, net_weight, own_ptr, own, device, pins, load):  # type: ignore[no-untyped-def]
-    """Move class v from device s to t: counters, loads and plan."""
+@_inner
+def _busiest(load):  # type: ignore[no-untyped-def]
+    top = 0
+    for d in range(1, len(load)):
+        if load[d] > load[top]:
+            top = d
+    return top
+
+
+@_inner
+def _potential(load, reference, power):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for d in range(len(load)):
+        total += (max(load[d], 0.0) / reference) ** power
+    return total
+
+
+@_inner
+def _class_to_move(device, load, state):  # type: ignore[no-untyped-def]
+    """Any class, or (three times of ten) one of the most loaded device, if twenty draws find one."""
+    n = len(device)
+    v = int(_random(state) * n)
+    if _random(state) < 0.3:
+        top = _busiest(load)
+        for _ in range(20):
+            if device[v] == top:
+                break
+            v = int(_random(state) * n)
+    return v
+
+
+@_inner
+def _device_to_try(v, g, device, count, state):  # type: ignore[no-untyped-def]
+    """The device of a class that shares a net with ``v`` (four times of five), or any."""
+    first, nets = g.own_ptr[v], g.own_ptr[v + 1] - g.own_ptr[v]
+    if _random(state) < 0.8 and nets > 0:
+        h = g.own[first + int(_random(state) * nets)]
+        size = g.net_ptr[h + 1] - g.net_ptr[h]
+        return device[g.net_pin[g.net_ptr[h] + int(_random(state) * size)]]
+    return int(_random(state) * count)
+
+
+@_inner
+def _cluster(v, wanted, g, device, stack, mark, step):  # type: ignore[no-untyped-def]
+    """Up to ``wanted`` classes of the device of ``v`` into ``stack``, breadth first over nets from ``v``; how many."""
+    found, read = 1, 0
+    stack[0] = v
+    mark[v] = step
+    while read < found and found < wanted:
+        u = stack[read]
+        read += 1
+        for j in range(g.own_ptr[u], g.own_ptr[u + 1]):
+            h = g.own[j]
+            for q in range(g.net_ptr[h], g.net_ptr[h + 1]):
+                w = g.net_pin[q]
+                if found < wanted and mark[w] != step and device[w] == device[v]:
+                    mark[w] = step
+                    stack[found] = w
+                    found += 1
+    return found
+
+
+@_inner
+def _pays(from_here, at, size, rate_in, rate_out):  # type: ignore[no-untyped-def]
+    """Seconds per unit of weight that a device with ``at`` of a net's ``size`` pins pays; ``from_here``: the source is one."""
+    if from_here:
+        return rate_out if at < size else 0.0
+    return rate_in if at > 0 else 0.0
+
+
+@_inner
+def _shift(v, s, t, g, plan):  # type: ignore[no-untyped-def]
+    """Move class v from device s to t: pins, loads and plan."""
+    time, kind, rate_in, rate_out, own = g.time, g.kind, g.rate_in, g.rate_out, g.own
+    net_ptr, net_source, net_weight = g.net_ptr, g.net_source, g.net_weight
+    device, pins, load = plan.device, plan.pins, plan.load
     load[s] -= time[v, kind[s]]
     load[t] += time[v, kind[t]]
-    for j in range(own_ptr[v], own_ptr[v + 1]):
+    for j in range(g.own_ptr[v], g.own_ptr[v + 1]):
         h = own[j]
-        size = net_ptr[h + 1] - net_ptr[h]
-        at_s, at_t, w = pins[h, s], pins[h, t], net_weight[h]
-        source = net_source[h]
-        home = device[source]
+        size, w, source = net_ptr[h + 1] - net_ptr[h], net_weight[h], net_source[h]
+        home, at_s, at_t = device[source], pins[h, s], pins[h, t]
         # Only s and t can change what they pay: elsewhere neither the pins nor "the source is not here" change.
-        if home == s:
-            if at_s < size:
-                load[s] -= rate_out[s] * w
-        elif at_s > 0:
-            load[s] -= rate_in[s] * w
-        if home == t:
-            if at_t < size:
-                load[t] -= rate_out[t] * w
-        elif at_t > 0:
-            load[t] -= rate_in[t] * w
+        load[s] -= _pays(home == s, at_s, size, rate_in[s], rate_out[s]) * w
+        load[t] -= _pays(home == t, at_t, size, rate_in[t], rate_out[t]) * w
         if source == v:
             home = t
-        at_s -= 1
-        at_t += 1
-        pins[h, s] = at_s
-        pins[h, t] = at_t
-        if home == s:
-            if at_s < size:
-                load[s] += rate_out[s] * w
-        elif at_s > 0:
-            load[s] += rate_in[s] * w
-        if home == t:
-            if at_t < size:
-                load[t] += rate_out[t] * w
-        elif at_t > 0:
-            load[t] += rate_in[t] * w
+        pins[h, s], pins[h, t] = at_s - 1, at_t + 1
+        load[s] += _pays(home == s, at_s - 1, size, rate_in[s], rate_out[s]) * w
+        load[t] += _pays(home == t, at_t + 1, size, rate_in[t], rate_out[t]) * w
     device[v] = t
 
 
+@_inner
+def _move(classes, found, partner, s, t, g, plan):  # type: ignore[no-untyped-def]
+    """Move classes from device s to t, and a partner, if there is one, from where it is to s."""
+    for i in range(found):
+        plan.used[s] -= g.size[classes[i]]
+        plan.used[t] += g.size[classes[i]]
+        _shift(classes[i], s, t, g, plan)
+    if partner >= 0:
+        home = plan.device[partner]
+        plan.used[home] -= g.size[partner]
+        plan.used[s] += g.size[partner]
+        _shift(partner, home, s, g, plan)
+
+
 @njit
-def _walk(  # type: ignore[no-untyped-def]
-    time,
-    size,
-    kind,
-    memory,
-    rate_in,
-    rate_out,
-    net_ptr,
-    net_pin,
-    net_source,
-    net_weight,
-    own_ptr,
-    own,
-    device,
-    pins,
-    load,
-    used,
-    best,
-    record,
-    state,
-    steps,
-    hot,
-    cold,
-    power,
-    reference,
-    cluster,
-):  # fmt: skip
+def _walk(g, plan, best, record, state, steps, hot, cold, power, reference, cluster):  # type: ignore[no-untyped-def]
     """``steps`` moves, temperature falling geometrically from hot to cold; ``best`` and ``record[0]`` keep the best plan."""
-    n, count = len(size), len(load)
+    device, load, used = plan.device, plan.load, plan.used
+    n, count = len(g.size), len(load)
     stack = np.zeros(n, dtype=np.int64)
     mark = np.full(n, -1, dtype=np.int64)
     before, before_used = load.copy(), used.copy()
-    now = 0.0
-    for d in range(count):
-        now += (max(load[d], 0.0) / reference) ** power
+    now = _potential(load, reference, power)
     for step in range(steps):
         temperature = hot * (cold / hot) ** (step / steps)
-        v = int(_random(state) * n)
-        if _random(state) < 0.3:
-            top = 0
-            for d in range(1, count):
-                if load[d] > load[top]:
-                    top = d
-            for _ in range(20):
-                if device[v] == top:
-                    break
-                v = int(_random(state) * n)
-        s = device[v]
-        if _random(state) < 0.8 and own_ptr[v + 1] > own_ptr[v]:
-            h = own[own_ptr[v] + int(_random(state) * (own_ptr[v + 1] - own_ptr[v]))]
-            t = device[net_pin[net_ptr[h] + int(_random(state) * (net_ptr[h + 1] - net_ptr[h]))]]
-        else:
-            t = int(_random(state) * count)
+        v = _class_to_move(device, load, state)
+        s, t = device[v], _device_to_try(v, g, device, count, state)
         if t == s:
             continue
         wanted = 1
         if _random(state) < 0.6:
             wanted = 1 + int(-np.log(1.0 - _random(state)) * cluster)
-        # Breadth first over nets from v, on device s only.
-        found, read = 1, 0
-        stack[0] = v
-        mark[v] = step
-        while read < found and found < wanted:
-            u = stack[read]
-            read += 1
-            for j in range(own_ptr[u], own_ptr[u + 1]):
-                h = own[j]
-                for q in range(net_ptr[h], net_ptr[h + 1]):
-                    w = net_pin[q]
-                    if found < wanted and mark[w] != step and device[w] == s:
-                        mark[w] = step
-                        stack[found] = w
-                        found += 1
+        found = _cluster(v, wanted, g, device, stack, mark, step)
         partner, partner_home = -1, -1
         if found == 1 and _random(state) < 0.4:
             w = int(_random(state) * n)
             if device[w] != s:
                 partner, partner_home = w, device[w]
-        able = True
+        able = partner < 0 or g.time[partner, g.kind[s]] < np.inf
         for i in range(found):
-            able &= time[stack[i], kind[t]] < np.inf
-        if partner >= 0:
-            able &= time[partner, kind[s]] < np.inf
+            able &= g.time[stack[i], g.kind[t]] < np.inf
         if not able:
             continue
         for d in range(count):
-            before[d] = load[d]
-            before_used[d] = used[d]
-        for i in range(found):
-            u = stack[i]
-            used[s] -= size[u]
-            used[t] += size[u]
-            _shift(
-                u,
-                s,
-                t,
-                time,
-                kind,
-                rate_in,
-                rate_out,
-                net_ptr,
-                net_source,
-                net_weight,
-                own_ptr,
-                own,
-                device,
-                pins,
-                load,
-            )
-        if partner >= 0:
-            used[partner_home] -= size[partner]
-            used[s] += size[partner]
-            _shift(
-                partner,
-                partner_home,
-                s,
-                time,
-                kind,
-                rate_in,
-                rate_out,
-                net_ptr,
-                net_source,
-                net_weight,
-                own_ptr,
-                own,
-                device,
-                pins,
-                load,
-            )
+            before[d], before_used[d] = load[d], used[d]
+        _move(stack, found, partner, s, t, g, plan)
         after = np.inf
-        if used[t] <= memory[t] and used[s] <= memory[s]:
-            after = 0.0
-            for d in range(count):
-                after += (max(load[d], 0.0) / reference) ** power
+        if used[t] <= g.memory[t] and used[s] <= g.memory[s]:
+            after = _potential(load, reference, power)
         if after <= now or _random(state) < np.exp((now - after) / temperature):
             now = after
-            top = 0
-            for d in range(1, count):
-                if load[d] > load[top]:
-                    top = d
-            if load[top] < record[0] * (1.0 - 1e-12):
-                record[0] = load[top]
-                for u in range(n):
-                    best[u] = device[u]
+            largest = load[_busiest(load)]
+            if largest < record[0] * (1.0 - 1e-12):
+                record[0] = largest
+                best[:] = device
         else:
             if partner >= 0:
-                _shift(
-                    partner,
-                    s,
-                    partner_home,
-                    time,
-                    kind,
-                    rate_in,
-                    rate_out,
-                    net_ptr,
-                    net_source,
-                    net_weight,
-                    own_ptr,
-                    own,
-                    device,
-                    pins,
-                    load,
-                )
+                _shift(partner, s, partner_home, g, plan)
             for i in range(found):
-                _shift(
-                    stack[i],
-                    t,
-                    s,
-                    time,
-                    kind,
-                    rate_in,
-                    rate_out,
-                    net_ptr,
-                    net_source,
-                    net_weight,
-                    own_ptr,
-                    own,
-                    device,
-                    pins,
-                    load,
-                )
+                _shift(stack[i], t, s, g, plan)
             # Copied, not recomputed: undoing by arithmetic would let rounding errors pile up.
             for d in range(count):
-                load[d] = before[d]
-                used[d] = before_used[d]
+                load[d], used[d] = before[d], before_used[d]

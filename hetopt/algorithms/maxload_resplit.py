@@ -27,6 +27,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _SLOTS = 31  # open nets at a time, two bits each in one key
+_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Splits(NamedTuple):
@@ -112,7 +113,7 @@ def resplit(
     return Splits(first, second, both, (parent, start))
 
 
-@njit
+@_inner
 def _paid(state, home, cut, rates):  # type: ignore[no-untyped-def]
     """What the two devices pay for a net of weight one; state: bit 0 the second, bit 1 the first device holds a pin.
 
@@ -129,7 +130,7 @@ def _paid(state, home, cut, rates):  # type: ignore[no-untyped-def]
     return first, second
 
 
-@njit
+@_inner
 def _step_prices(i, touched, position, held, net_ptr, net_source, net_weight, rates):  # type: ignore[no-untyped-def]
     """What step i makes the two devices pay: (net touched, its state before, side, device)."""
     price = np.zeros((len(touched), 4, 2, 2))
@@ -156,6 +157,119 @@ def _step_prices(i, touched, position, held, net_ptr, net_source, net_weight, ra
     return price
 
 
+@_inner
+def _next_states(keys, time, price, nets, slot, missing, table, max_states):  # type: ignore[no-untyped-def]
+    """States after one more class, and for each state before and side: the state it leads to, and the two loads it adds.
+
+    Sides: 1 the first device, 0 the second. The number of states is -1 when there are more than ``max_states``.
+    """
+    before = len(keys)
+    after = np.empty(2 * before, dtype=np.uint64)
+    goal = np.empty((before, 2), dtype=np.int64)
+    add = np.empty((before, 2, 2))
+    count = 0
+    for s in range(before):
+        for x in range(2):
+            key = keys[s]
+            add[s, x, 0] = time[0] if x == 1 else 0.0
+            add[s, x, 1] = time[1] if x == 0 else 0.0
+            for j in range(len(nets)):
+                h = nets[j]
+                shift = np.uint64(2 * slot[h])
+                old = int((key >> shift) & np.uint64(3))
+                add[s, x, 0] += price[j, old, x, 0]
+                add[s, x, 1] += price[j, old, x, 1]
+                if missing[h] == 1:
+                    key = key & ~(np.uint64(3) << shift)
+                else:
+                    key = key | (np.uint64(1 << x) << shift)
+            # Open addressing; higher slots are folded onto the low bits, which differ most.
+            place = int(key ^ (key >> np.uint64(11)) ^ (key >> np.uint64(23)) ^ (key >> np.uint64(41)))
+            place &= len(table) - 1
+            while table[place] >= 0 and after[table[place]] != key:
+                place = (place + 1) & (len(table) - 1)
+            if table[place] < 0:
+                if count == max_states:
+                    return after, goal, add, -1
+                table[place] = count
+                after[count] = key
+                count += 1
+            goal[s, x] = table[place]
+    table[:] = -1
+    return after, goal, add, count
+
+
+@_inner
+def _ways_into(goal, count):  # type: ignore[no-untyped-def]
+    """CSR of the steps (state before * 2 + side) that lead to each of ``count`` states."""
+    ptr = np.zeros(count + 1, dtype=np.int64)
+    for s in range(len(goal)):
+        for x in range(2):
+            ptr[goal[s, x] + 1] += 1
+    for t in range(count):
+        ptr[t + 1] += ptr[t]
+    way = np.empty(2 * len(goal), dtype=np.int64)
+    fill = ptr.copy()
+    for s in range(len(goal)):
+        for x in range(2):
+            way[fill[goal[s, x]]] = 2 * s + x
+            fill[goal[s, x]] += 1
+    return ptr, way
+
+
+@_inner
+def _merge(way_ptr, way, add, first, second, ends, scale, buckets, ceiling, new_first, new_second, step):  # type: ignore[no-untyped-def]
+    """Undominated pairs of loads of each state, one a bucket, out of the sorted pairs of all ways into it.
+
+    Fills the two loads and the step (pair before * 2 + side) of each pair; returns where each state's pairs end, and how many
+    pairs were looked at.
+    """
+    count = len(way_ptr) - 1
+    most = 0
+    for t in range(count):
+        most = max(most, way_ptr[t + 1] - way_ptr[t])
+    place_of = np.empty(most, dtype=np.int64)
+    head = np.empty(most)
+    new_ends = np.zeros(count + 1, dtype=np.int64)
+    end = 0
+    done = 0
+    for t in range(count):
+        ways = way_ptr[t + 1] - way_ptr[t]
+        for w in range(ways):
+            s, x = way[way_ptr[t] + w] // 2, way[way_ptr[t] + w] % 2
+            place_of[w] = ends[s]
+            head[w] = first[ends[s]] + add[s, x, 0] if ends[s] < ends[s + 1] else np.inf
+        lowest, bucket = np.inf, -1
+        while True:
+            best, load = -1, np.inf
+            for w in range(ways):
+                if head[w] < load:
+                    best, load = w, head[w]
+            if best < 0 or load > ceiling:
+                break
+            s, x = way[way_ptr[t] + best] // 2, way[way_ptr[t] + best] % 2
+            origin = place_of[best]
+            place_of[best] += 1
+            head[best] = first[origin + 1] + add[s, x, 0] if origin + 1 < ends[s + 1] else np.inf
+            done += 1
+            other = second[origin] + add[s, x, 1]
+            if other >= lowest or other > ceiling:
+                continue
+            lowest = other
+            k = min(int(load * scale), buckets)
+            if k != bucket:
+                end += 1
+            elif new_first[end - 1] + new_second[end - 1] <= load + other:
+                # One pair a bucket, the one with less load in all; the last pair would be lost otherwise.
+                lowest = new_second[end - 1]
+                continue
+            bucket = k
+            new_first[end - 1], new_second[end - 1] = load, other
+            step[end - 1] = 2 * origin + x
+        new_ends[t + 1] = end
+    return new_ends, done
+
+
 @njit
 def _divide(  # type: ignore[no-untyped-def]
     both, time, rates, n, net_ptr, net_pin, net_source, net_weight, own_ptr, own, limit, buckets, max_states, effort
@@ -165,15 +279,13 @@ def _divide(  # type: ignore[no-untyped-def]
     scale = buckets / limit
     ceiling = limit * (1.0 + 1e-12)
     position = np.full(n, -1, dtype=np.int64)
+    missing = np.zeros(len(net_weight), dtype=np.int64)  # pins of the two devices that the sweep has not met
     for i in range(m):
         position[both[i]] = i
-    nets = len(net_weight)
-    missing = np.zeros(nets, dtype=np.int64)  # pins of the two devices that the sweep has not met
-    for i in range(m):
         for j in range(own_ptr[both[i]], own_ptr[both[i] + 1]):
             missing[own[j]] += 1
     held = missing.copy()
-    slot = np.full(nets, -1, dtype=np.int64)
+    slot = np.full(len(net_weight), -1, dtype=np.int64)
     free = np.arange(_SLOTS - 1, -1, -1)
     unused = _SLOTS
 
@@ -191,121 +303,35 @@ def _divide(  # type: ignore[no-untyped-def]
     nothing = np.zeros(0)
     done = 0
     for i in range(m):
-        v = both[i]
-        for j in range(own_ptr[v], own_ptr[v + 1]):
-            h = own[j]
+        nets = own[own_ptr[both[i]] : own_ptr[both[i] + 1]]
+        for h in nets:
             if slot[h] < 0:
                 if unused == 0:
                     return nothing, nothing, parent, start, False
                 unused -= 1
                 slot[h] = free[unused]
-        price = _step_prices(
-            i, own[own_ptr[v] : own_ptr[v + 1]], position, held, net_ptr, net_source, net_weight, rates
-        )
-        # Next layer's states, and the steps into them.
-        states = len(keys)
-        after = np.empty(2 * states, dtype=np.uint64)
-        goal = np.empty((states, 2), dtype=np.int64)
-        add = np.empty((states, 2, 2))
-        count = 0
-        for s in range(states):
-            for x in range(2):
-                key = keys[s]
-                add[s, x, 0] = time[i, 0] if x == 1 else 0.0
-                add[s, x, 1] = time[i, 1] if x == 0 else 0.0
-                for j in range(own_ptr[v], own_ptr[v + 1]):
-                    h = own[j]
-                    shift = np.uint64(2 * slot[h])
-                    old = int((key >> shift) & np.uint64(3))
-                    add[s, x, 0] += price[j - own_ptr[v], old, x, 0]
-                    add[s, x, 1] += price[j - own_ptr[v], old, x, 1]
-                    if missing[h] == 1:
-                        key = key & ~(np.uint64(3) << shift)
-                    else:
-                        key = key | (np.uint64(1 << x) << shift)
-                # Open addressing; higher slots are folded onto the low bits, which differ most.
-                place = int(key ^ (key >> np.uint64(11)) ^ (key >> np.uint64(23)) ^ (key >> np.uint64(41))) & (size - 1)
-                while table[place] >= 0 and after[table[place]] != key:
-                    place = (place + 1) & (size - 1)
-                if table[place] < 0:
-                    if count == max_states:
-                        return nothing, nothing, parent, start, False
-                    table[place] = count
-                    after[count] = key
-                    count += 1
-                goal[s, x] = table[place]
-        table[:] = -1
-        for j in range(own_ptr[v], own_ptr[v + 1]):
-            h = own[j]
+        price = _step_prices(i, nets, position, held, net_ptr, net_source, net_weight, rates)
+        after, goal, add, count = _next_states(keys, time[i], price, nets, slot, missing, table, max_states)
+        if count < 0:
+            return nothing, nothing, parent, start, False
+        for h in nets:
             missing[h] -= 1
             if missing[h] == 0:
                 free[unused] = slot[h]
                 unused += 1
-        # Steps by the state they lead to.
-        enter_ptr = np.zeros(count + 1, dtype=np.int64)
-        for s in range(states):
-            for x in range(2):
-                enter_ptr[goal[s, x] + 1] += 1
-        most = 0
-        for t in range(count):
-            most = max(most, enter_ptr[t + 1])
-            enter_ptr[t + 1] += enter_ptr[t]
-        enter = np.empty(2 * states, dtype=np.int64)
-        fill = enter_ptr.copy()
-        for s in range(states):
-            for x in range(2):
-                enter[fill[goal[s, x]]] = 2 * s + x
-                fill[goal[s, x]] += 1
-        # Merge the sorted pairs of loads of all ways into each state.
-        room = 2 * len(first)
-        if room > count * (buckets + 1):
-            room = count * (buckets + 1)
-        new_first, new_second = np.empty(room), np.empty(room)
+        way_ptr, way = _ways_into(goal, count)
+        room = min(2 * len(first), count * (buckets + 1))
         if start[i + 1] + room > len(parent):
             longer = np.empty(2 * (start[i + 1] + room), dtype=np.int64)
             longer[: start[i + 1]] = parent[: start[i + 1]]
             parent = longer
-        new_ends = np.zeros(count + 1, dtype=np.int64)
-        place_of = np.empty(most, dtype=np.int64)
-        head = np.empty(most)
-        end = 0
-        for t in range(count):
-            ways = enter_ptr[t + 1] - enter_ptr[t]
-            for w in range(ways):
-                s, x = enter[enter_ptr[t] + w] // 2, enter[enter_ptr[t] + w] % 2
-                place_of[w] = ends[s]
-                head[w] = first[ends[s]] + add[s, x, 0] if ends[s] < ends[s + 1] else np.inf
-            lowest, bucket = np.inf, -1
-            while True:
-                best, load = -1, np.inf
-                for w in range(ways):
-                    if head[w] < load:
-                        best, load = w, head[w]
-                if best < 0 or load > ceiling:
-                    break
-                s, x = enter[enter_ptr[t] + best] // 2, enter[enter_ptr[t] + best] % 2
-                origin = place_of[best]
-                place_of[best] += 1
-                head[best] = first[origin + 1] + add[s, x, 0] if origin + 1 < ends[s + 1] else np.inf
-                done += 1
-                other = second[origin] + add[s, x, 1]
-                if other >= lowest or other > ceiling:
-                    continue
-                lowest = other
-                k = min(int(load * scale), buckets)
-                if k != bucket:
-                    end += 1
-                elif new_first[end - 1] + new_second[end - 1] <= load + other:
-                    # One pair a bucket, the one with less load in all; the last pair would be lost otherwise.
-                    lowest = new_second[end - 1]
-                    continue
-                bucket = k
-                new_first[end - 1], new_second[end - 1] = load, other
-                parent[start[i + 1] + end - 1] = 2 * origin + x
-            new_ends[t + 1] = end
+        new_first, new_second, step = np.empty(room), np.empty(room), parent[start[i + 1] :]
+        ends, more = _merge(
+            way_ptr, way, add, first, second, ends, scale, buckets, ceiling, new_first, new_second, step
+        )
+        done += more
         if done > effort:
             return nothing, nothing, parent, start, False
-        keys, ends = after[:count].copy(), new_ends
-        first, second = new_first[:end], new_second[:end]
-        start[i + 2] = start[i + 1] + end
+        keys, first, second = after[:count], new_first[: ends[count]], new_second[: ends[count]]
+        start[i + 2] = start[i + 1] + ends[count]
     return first.copy(), second.copy(), parent, start, True

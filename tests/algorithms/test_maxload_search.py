@@ -108,8 +108,10 @@ def test_compiled_and_plain_kernels_agree(seed: int, monkeypatch: pytest.MonkeyP
         return [*walked, *((found.first, found.second) if found else ())]
 
     compiled = outcomes()
-    for module, name in ((maxload_anneal, "_walk"), (maxload_resplit, "_divide")):
-        monkeypatch.setattr(module, name, getattr(module, name).py_func)
+    for module in (maxload_anneal, maxload_resplit):
+        for name, kernel in list(vars(module).items()):
+            if hasattr(kernel, "py_func"):
+                monkeypatch.setattr(module, name, kernel.py_func)
     for one, other in zip(compiled, outcomes(), strict=True):
         np.testing.assert_allclose(one, other)
 
@@ -124,9 +126,9 @@ def test_annealing_keeps_its_books(seed: int, monkeypatch: pytest.MonkeyPatch) -
     kept: list[tuple[np.ndarray, np.ndarray]] = []
     walk = maxload_anneal._walk
 
-    def watched(*arguments: object) -> None:
-        walk(*arguments)
-        kept.append((arguments[12].copy(), arguments[14].copy()))  # type: ignore[attr-defined]
+    def watched(fixed: object, books: maxload_anneal._Plan, *others: object) -> None:
+        walk(fixed, books, *others)
+        kept.append((books.device.copy(), books.load.copy()))
 
     monkeypatch.setattr(maxload_anneal, "_walk", watched)
     best, last = anneal(graph, plan, steps=2000, hot=1.0, cold=0.01, seed=seed)
