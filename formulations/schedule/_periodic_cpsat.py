@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from formulations.schedule._periodic import Frame, earliest, frames_of, plan_of, shortest_cycle
 from formulations.schedule._periodic_search import first_plan
 from hetopt.control import Control
-from hetopt.formulation import ConstraintModel, Question
+from hetopt.formulation import ConstraintModel, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.solution import Solution
 from hetopt.verify.periodic_bounds import alone, greatest_rate
@@ -29,8 +30,8 @@ __all__ = ["Cyclic", "CyclicRate"]
 
 MOST = 150_000  # literals and rows beyond which the model does not get anywhere
 _BITS = 30
-_RATE_BITS = 25  # finer, the solver creeps along rounds of constraints unit by unit
 _EXACT = 4e-16
+_CLOSE = 1 + 1e-7
 
 
 class Grid(NamedTuple):
@@ -57,15 +58,14 @@ def grid(streams: Streams, longest: float, *, fine: bool = False) -> Grid:
     for model in streams.models:
         seconds |= {way.seconds for way in model.ways}
         seconds |= {late for row in _transfers(streams, model) for late in row.values()}
-    bits = _RATE_BITS if fine else _BITS
     for unit in (10.0**-k for k in range(10)):
-        if longest / unit < 2.0**bits and all(
+        if longest / unit < 2.0**_BITS and all(
             abs(round(s / unit) * unit - s) <= _EXACT * max(s, unit) for s in seconds
         ):
             if fine:
-                unit /= math.floor(2.0**bits * unit / longest)
+                unit /= math.floor(2.0**_BITS * unit / longest)
             return Grid(unit, True, round(step / unit) * common)
-    parts = max(1, math.floor(2.0**bits * step / longest))
+    parts = max(1, math.floor(2.0**_BITS * step / longest))
     return Grid(step / parts, False, parts * common)
 
 
@@ -146,6 +146,17 @@ class CyclicRate(Cyclic):
     """The same with a cycle as short as possible."""
 
     title = "CP-SAT (1)-(8), (10): the length of the cycle is a variable too"
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """With a literal for each pair's order, without which clashes in every cycle are refuted by moving dates unit by unit.
+
+        Once more when the first plan's cycle, by which units are chosen, was so long that they leave a gap.
+        """
+        options = replace(options, native={"use_strong_propagation_in_disjunctive": True, **options.native})
+        outcome = super().run(instance, question, control, options)
+        if outcome.reason == "finished" and control.value and control.bound and control.bound > control.value * _CLOSE:
+            outcome = super().run(instance, question, control, options)
+        return outcome
 
     def program(self, instance: Instance, question: Question, control: Control) -> Any:
         """Literals of ways, starts, the length of the cycle."""

@@ -80,6 +80,8 @@ def sample_of(seed: int, objective: str, *, drops: bool) -> Instance:
         tasks = []
         for v in range(n):
             row = [int(t) for t in rng.integers(0 if seed % 3 else 1, longest + 1, d)]
+            if g == 0 and objective == "periodic-rate":
+                row = [max(1, t) for t in row]  # where nothing takes time there is no greatest rate
             times: list[int | float | None] = [t if p == 0 or rng.random() < 0.8 else None for p, t in enumerate(row)]
             tasks.append(
                 Task(name=f"t{v}", time=times, output=2 * int(rng.integers(0, 3)), memory=int(rng.integers(0, 4)))

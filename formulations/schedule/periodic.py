@@ -295,6 +295,19 @@ class PeriodicRate(Periodic):
     )
     methods = (CyclicRate(), Bounds(), *(PolicyRate(*pair) for pair in _POLICIES), SearchRate())
 
+    def fits(self, instance: Instance) -> str | None:
+        """Refuse models that may run in no time as well, at any rate."""
+        why_not = super().fits(instance)
+        if why_not is not None:
+            return why_not
+        try:
+            most = greatest_rate(streams_of(instance), [1.0] * instance.n_devices)
+        except InputError:
+            return None  # told to who asks
+        return (
+            "all models have segments that take no time, so that no rate is the greatest" if math.isinf(most) else None
+        )
+
     def measure(self, question: Question) -> str:
         """Latencies are told beside the rate."""
         return "mean"

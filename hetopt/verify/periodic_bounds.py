@@ -81,10 +81,17 @@ def quantile(latencies: Sequence[float]) -> float:
 
 
 def greatest_rate(streams: Streams, prices: Sequence[float]) -> float:
-    """Rate that no plan exceeds: the cycle of a rate r is hyperperiod / r long, and prices say how long it must be."""
+    """Rate that no plan exceeds: the cycle of a rate r is hyperperiod / r long, and prices say how long it must be.
+
+    Nor may a period that is a deadline become shorter than its model takes alone.
+    """
     total = _checked(prices)
     need = math.fsum(model.frames * cheapest(model, prices) for model in streams.models)
-    return streams.hyperperiod * total / (need * _SAFE) if need > 0 else math.inf
+    rate = streams.hyperperiod * total / (need * _SAFE) if need > 0 else math.inf
+    for model in streams.models:
+        least = alone(streams, model).latency if model.implicit else 0.0
+        rate = min(rate, model.deadline / (least * _SAFE)) if least > 0 else rate
+    return rate
 
 
 def fewest_drops(streams: Streams, prices: Sequence[float], cycles: int) -> float:
