@@ -202,8 +202,10 @@ def split(line: Sequence, most: int = 150) -> Ints | None:
     own = [int(b) for b in np.unique(line.reached, return_index=True)[1]]  # an accelerator's first state is: lies there
     rest = np.array([b for b in range(len(line.lies)) if b not in own], np.int64)
     away = line.seconds[:, rest].min(axis=1)
-    gain = away[:, None] - line.seconds[:, own]
-    gain = np.where(np.isfinite(line.seconds[:, own]), np.where(np.isfinite(away)[:, None], gain, 1e200), -np.inf)
+    here = line.seconds[:, own]
+    with np.errstate(invalid="ignore"):  # neither here nor on a host
+        gain = np.where(np.isfinite(away)[:, None], away[:, None] - here, 1e200)
+    gain = np.where(np.isfinite(here), gain, -np.inf)
     room = np.array([line.capacity[line.lies[b]] for b in own])
     swapped = bool((line.runs[rest] != line.lies[rest]).any())
     if swapped and line.memory.sum() > room.sum():

@@ -219,3 +219,10 @@ def test_a_task_that_no_host_runs_raises_no_warning() -> None:
     instance = Instance.build(devices, [job], links, question={"objective": "offload"})
     result = hetopt.solve(instance, method="prices", time_limit=1)
     assert result.reason != "error", result.messages
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_that_one_accelerator_alone_runs_raises_no_warning() -> None:
+    tasks = [Task(name="a", time={"g0": 1}), Task(name="b", time={"g1": 1})]
+    devices = [Device(name="g0"), Device(name="g1"), Device(name="h", host=True)]
+    assert solved(sequence(tasks, devices)).solution.placement.tolist() == [0, 1]
