@@ -15,7 +15,7 @@ from hetopt.algorithms.kernel_stages import Kernels, Timed, timed
 from hetopt.formulation import Question
 from hetopt.instance import Instance
 from hetopt.solution import Solution
-from hetopt.verify.kernels import facts_of
+from hetopt.verify.kernels import TOLERANCE, facts_of
 
 __all__ = ["deadlines_kept", "ends_of", "horizon", "kernels", "listed", "plan_of", "ranks", "ways_of"]
 
@@ -172,4 +172,4 @@ def deadlines_kept(instance: Instance, found: Timed) -> bool:
     last = np.zeros(instance.n_jobs)
     ends = (found.start + found.seconds).max(axis=1).reshape(-1, 2).max(axis=1)
     np.maximum.at(last, instance.job_of, ends)
-    return bool((last <= instance.columns.deadline).all())
+    return bool((last <= instance.columns.deadline * (1 + TOLERANCE)).all())

@@ -6,6 +6,7 @@ Times are in :mod:`formulations.schedule._units`; a copy's length follows from t
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ from formulations.schedule._kernels import ends_of, horizon, kernels, plan_of, w
 from formulations.schedule._units import Units, units_of
 from hetopt.algorithms.kernel_stages import Kernels, timed
 from hetopt.control import Control
-from hetopt.formulation import ConstraintModel, Question
+from hetopt.formulation import ConstraintModel, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.solution import Solution
+from hetopt.verify.kernels import check_kernels
 
 __all__ = ["CPSAT"]
 
 MOST = 200_000
+PATIENCE = 10.0  # seconds for the question about missed deadlines
 
 
 class CPSAT(ConstraintModel):
@@ -43,11 +46,41 @@ class CPSAT(ConstraintModel):
 
     def program(self, instance: Instance, question: Question, control: Control) -> Any:
         """Literals of ways, then starts of the three stages of each part."""
-        from hetopt.solvers.cpsat import CpProgram
-
         data = kernels(instance, question)
         value = control.value if control.plan is not None else None
         built = _Built(data, instance.columns.deadline[instance.job_of], value)
+        return self._handed(instance, data, built)
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any constraint model; where no plan keeps the deadlines, by how much they are missed least."""
+        from hetopt import solvers
+
+        outcome = super().run(instance, question, control, options)
+        if outcome.reason != "infeasible" or not np.isfinite(instance.columns.deadline).any():
+            return outcome
+        data = kernels(instance, question)
+        built = _Built(data, instance.columns.deadline[instance.job_of], None, late=True)
+        program = self._handed(instance, data, built)
+        answer = solvers.get("cpsat").solve(program, solvers.Options(time_limit=PATIENCE, seed=control.seed), control)
+        try:
+            plan = None if answer.x is None else self.decode(instance, question, program, answer.x)
+        except ValueError:
+            plan = None
+        if plan is None:
+            return outcome
+        over = check_kernels(instance, plan.details, int(question["grain"])).end - instance.columns.deadline
+        j = int(np.argmax(over))
+        least = "less is too little" if answer.reason == "optimal" else "whether less would do was not proved in time"
+        told = (
+            f"deadline: with {over[j]:.9g} seconds more job {instance.columns.job_name[j]!r} and all others would end in time; "
+            f"{least} (counted in {built.units.seconds:.3g} seconds)"
+        )
+        return replace(outcome, infeasible=(told, *outcome.infeasible))
+
+    def _handed(self, instance: Instance, data: Kernels, built: _Built) -> Any:
+        """A built model with the variables of its point."""
+        from hetopt.solvers.cpsat import CpProgram
+
         points = [x for row in built.ways for x in row.values()]
         starts = [s for (_, _), part in sorted(built.parts.items()) for s in part.start]
         unit = built.units.seconds
@@ -111,9 +144,11 @@ class _Part:
 
 
 class _Built:
-    """The model, literal of each way of each kernel, parts by kernel and device."""
+    """The model, literal of each way of each kernel, parts by kernel and device; with ``late``, the least lateness is sought."""
 
-    def __init__(self, data: Kernels, deadline: NDArray[np.float64], value: float | None) -> None:
+    def __init__(
+        self, data: Kernels, deadline: NDArray[np.float64], value: float | None, *, late: bool = False
+    ) -> None:
         from ortools.sat.python import cp_model
 
         self.data, self.model = data, cp_model.CpModel()
@@ -122,6 +157,7 @@ class _Built:
         limit = span if value is None else min(span, value * (1 + 1e-9))
         self.last = math.floor(limit / self.units.seconds) + 1
         self.makespan = self.model.new_int_var(0, self.last, "makespan")
+        self.late = self.model.new_int_var(0, self.last if late else 0, "late")
         self.ways: list[dict[int, Any]] = []
         self.whole: list[dict[int, Any]] = []
         self.parts: dict[tuple[int, int], _Part] = {}
@@ -132,7 +168,7 @@ class _Built:
             self._copies(v)
             self._waits(v)
         self._resources(m)
-        self.model.minimize(self.makespan)
+        self.model.minimize(self.late if late else self.makespan)
 
     def _kernel(self, v: int, deadline: float) -> None:
         from ortools.sat.python import cp_model
@@ -159,7 +195,7 @@ class _Built:
             if math.isfinite(deadline):
                 rounded = self.units.error is None
                 latest = math.floor(deadline / self.units.seconds + (1.0 if rounded else 1e-6))
-                model.add(part.ends[2] <= latest).only_enforce_if(there)
+                model.add(part.ends[2] <= latest + self.late).only_enforce_if(there)
             model.add(self.on_host[v] >= part.ends[2]).only_enforce_if(there)
             self.parts[v, p] = part
 

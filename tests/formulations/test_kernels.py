@@ -127,6 +127,20 @@ class TestInput:
         assert result.infeasible == ("job 'j' cannot end before 10, and its deadline is 9: 1 seconds short",)
         assert value(graph([3], kernels={"a": {"in": 4, "out": 5}}, deadline=10)) == 10
 
+    def test_a_deadline_that_two_kernels_cannot_meet_together(self):
+        result = hetopt.solve(graph([3], [3], deadline=5), objective="kernel-makespan")
+        assert (result.status, result.exit_code) == ("infeasible", 3)
+        assert (
+            "with 1 seconds more job 'j' and all others would end in time; less is too little" in result.infeasible[0]
+        )
+
+    def test_a_deadline_at_the_very_end_in_decimals(self):
+        """0.1 and 0.2 add up to more than 0.3 in binary."""
+        instance = graph([0.1], [0.2], deadline=0.3)
+        for method in ("list", "annealing", "cpsat"):
+            result = hetopt.solve(instance, objective="kernel-makespan", method=method)
+            assert result.objective == pytest.approx(0.3), method
+
 
 class TestChecker:
     """a on p, b on q reads it: computed by 3, read by 7, written by 9, computed by 11."""
