@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import heapq
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations._jobs import in_mebibytes
 from formulations.schedule._graphs import graph, horizon, plan_of, schedule_of
 from formulations.schedule._residence import binds, in_room
-from formulations.schedule._residence_cpsat import add_residence, left_shifted
+from formulations.schedule._residence_cpsat import add_residence, left_shifted, whole_bytes
 from hetopt.algorithms.dag_bounds import heads, tails
 from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.control import Control
-from hetopt.formulation import ConstraintModel, Question
+from hetopt.formulation import ConstraintModel, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.solution import Solution
-from hetopt.verify.residence import memory_over_time
+from hetopt.verify.assignment import device_sums
+from hetopt.verify.residence import memory_over_time, peaks
 from hetopt.verify.schedule_bounds import whole_numbers
 
 __all__ = ["CPSAT", "Pool", "interval_model"]
 
 _BITS = 29
 _BYTES = 2.0**31
+PATIENCE = 10.0  # seconds for the question about missing memory
 MOST = 3_000_000  # conditional rows beyond which building alone takes minutes
 
 
@@ -50,10 +54,43 @@ class CPSAT(ConstraintModel):
 
     def program(self, instance: Instance, question: Question, control: Control) -> Any:
         """Literals x[task, device] and starts."""
+        return self._program(instance, question, control.value if control.plan is not None else None)
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any constraint model; where no plan keeps the memory, how much more would do."""
+        outcome = super().run(instance, question, control, options)
+        if outcome.reason != "infeasible":
+            return outcome
+        return replace(outcome, infeasible=(*self._missing(instance, question, control), *outcome.infeasible))
+
+    def _missing(self, instance: Instance, question: Question, control: Control) -> tuple[str, ...]:
+        """The fewest bytes that each device with a limit would need besides."""
+        from hetopt import solvers
+
+        program = self._program(instance, question, None, more=True)
+        answer = solvers.get("cpsat").solve(program, solvers.Options(time_limit=PATIENCE, seed=control.seed), control)
+        if answer.x is None or answer.bound is None:
+            return ()
+        machine, moments = self._point(instance, program, answer.x)
+        held = device_sums(instance.memory, machine, instance.n_devices)
+        if binds(instance, question):
+            found = _exact(instance, machine, moments)
+            if found is None:
+                return ()
+            held = peaks(instance, machine, found.start, found.end)
+        need, least = float((held - instance.capacity).max()), math.floor(answer.bound)
+        proof = (
+            "fewer are proved too few" if need <= least else f"{max(0, least):.12g} at least are proved to be needed"
+        )
+        return (
+            f"memory: with {need:.12g} bytes more{in_mebibytes(need)} on each device that has a limit there is a plan; {proof}",
+        )
+
+    def _program(self, instance: Instance, question: Question, value: float | None, more: bool = False) -> Any:
+        """The model for plans no worse than ``value``; with ``more``, of the fewest bytes that each device needs besides."""
         from hetopt.solvers.cpsat import CpProgram
 
         g, unit = graph(instance), _unit(instance)
-        value = control.value if control.plan is not None else None
         last = math.floor((horizon(instance) if value is None else value * (1 + 1e-12)) / unit) + 1
         head, tail = heads(g), tails(g)
         able = np.isfinite(head + g.time + tail)
@@ -63,23 +100,31 @@ class CPSAT(ConstraintModel):
         early, behind = (_down(instance, np.where(able, side, 0.0)).astype(np.int64) for side in (head, tail))
         model, x, starts, _ = interval_model(g, able, length, early, behind, last, unit)
         n = instance.n_tasks
-        self._places(instance, model, x)
+        over_time = binds(instance, question)
+        size, most = _byte(instance)[0], instance.memory.sum()
+        if over_time:
+            counts = whole_bytes(instance, last)
+            size, most = counts.unit, counts.total * counts.unit
+        extra = model.new_int_var(0, math.ceil(most / size), "") if more else 0
+        self._places(instance, model, x, math.inf if over_time and more else extra)
         ends: list[Any] = []
-        if binds(instance, question):
-            ends = add_residence(
-                model, instance, x, starts, length, last, unit, exact=whole_numbers(instance) and unit == 1
-            )
+        if over_time:
+            exact = whole_numbers(instance) and unit == 1
+            ends = add_residence(model, instance, x, starts, length, last, unit, exact=exact, more=extra)
+        if more:
+            model.minimize(extra)
         points = [literal for literals in x for literal in literals.values()]
         pairs = np.array([(v, i) for v in range(n) for i in x[v]], np.int64).reshape(-1, 2)
         program = CpProgram(
-            model, [*points, *starts, *ends], to_bound=lambda bound: math.ceil(bound - 1e-6) * unit, name=self.name
-        )
+            model, [*points, *starts, *ends],
+            to_bound=lambda bound: math.ceil(bound - 1e-6) * (size if more else unit), name=self.name,
+        )  # fmt: skip
         object.__setattr__(program, "pairs", pairs)
         return program
 
     @staticmethod
-    def _places(instance: Instance, model: Any, x: list[dict[int, Any]]) -> None:
-        """(2), (3)."""
+    def _places(instance: Instance, model: Any, x: list[dict[int, Any]], more: Any) -> None:
+        """(2), (3), each device with ``more`` bytes in units; without (3) when these are infinite."""
         from ortools.sat.python import cp_model
 
         first: dict[int, int] = {}
@@ -90,24 +135,28 @@ class CPSAT(ConstraintModel):
             for i in sorted({*x[u], *x[v]}) if u != v else ():
                 model.add(x[u].get(i, 0) == x[v].get(i, 0))
         memory, capacity = instance.memory, instance.capacity
-        if not (memory > 0).any():
+        if not (memory > 0).any() or (isinstance(more, float) and math.isinf(more)):
             return
-        small = bool((memory == np.floor(memory)).all()) and float(memory.sum()) < _BYTES
-        scale = 1.0 if small else float(2.0 ** (math.frexp(float(memory.sum()))[1] - 30))
+        scale, small = _byte(instance)
         need = np.floor(memory / scale).astype(np.int64)
         for i in np.flatnonzero(np.isfinite(capacity)).tolist():
             mine = [v for v in range(len(x)) if i in x[v]]
             room = math.floor(capacity[i]) if small else math.ceil(capacity[i] / scale)
             total = cp_model.LinearExpr.weighted_sum([x[v][i] for v in mine], need[mine].tolist())
-            model.add(total <= min(room, int(_BYTES)))
+            model.add(total <= min(room, int(_BYTES)) + more)
+
+    @staticmethod
+    def _point(instance: Instance, program: Any, x: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(n,) devices, and the moments of a point."""
+        pairs = program.pairs
+        chosen = pairs[np.asarray(x)[: len(pairs)] > 0.5]
+        machine = np.zeros(instance.n_tasks, np.int64)
+        machine[chosen[:, 0]] = chosen[:, 1]
+        return machine, np.asarray(x, np.int64)[len(pairs) :]
 
     def decode(self, instance: Instance, question: Question, program: Any, x: NDArray[np.float64]) -> Solution:
         """Devices of the literals, order by starts, each task as early as possible."""
-        n, pairs = instance.n_tasks, program.pairs
-        chosen = pairs[np.asarray(x)[: len(pairs)] > 0.5]
-        machine = np.zeros(n, np.int64)
-        machine[chosen[:, 0]] = chosen[:, 1]
-        moments = np.asarray(x, np.int64)[len(pairs) :]
+        machine, moments = self._point(instance, program, x)
         if binds(instance, question):
             found = _in_room(instance, machine, moments)
         else:
@@ -265,20 +314,32 @@ class Pool(ConstraintModel):
         return start if exact else None
 
 
-def _in_room(instance: Instance, machine: NDArray[np.int64], moments: NDArray[np.int64]) -> Schedule | None:
-    """The schedule of a point's starts, and of its ends where they were rounded; else one in their order, where room is kept."""
-    g, n = graph(instance), instance.n_tasks
+def _exact(instance: Instance, machine: NDArray[np.int64], moments: NDArray[np.int64]) -> Schedule | None:
+    """The schedule of a point's starts, and of its ends where they were rounded."""
+    n = instance.n_tasks
     start = moments[:n]
-    found: Schedule | None
     if len(moments) > n:
-        found = left_shifted(instance, machine, start, moments[n:], _unit(instance))
-    else:
-        end = start + g.time[np.arange(n), machine]
-        found = Schedule(machine, start.astype(np.float64), end, float(end.max(initial=0.0)))
+        return left_shifted(instance, machine, start, moments[n:], _unit(instance))
+    end = start + graph(instance).time[np.arange(n), machine]
+    return Schedule(machine, start.astype(np.float64), end, float(end.max(initial=0.0)))
+
+
+def _in_room(instance: Instance, machine: NDArray[np.int64], moments: NDArray[np.int64]) -> Schedule | None:
+    """The schedule of a point; else one in the order of its starts, where room is kept."""
+    found = _exact(instance, machine, moments)
     if found is not None and not memory_over_time(instance, machine, found.start, found.end):
         return found
-    tried = in_room(instance, [Schedule(machine, start.astype(np.float64), start.astype(np.float64), math.inf)])
+    start = moments[: instance.n_tasks].astype(np.float64)
+    tried = in_room(instance, [Schedule(machine, start, start, math.inf)])
     return tried.schedule if tried is not None and tried.left == 0 else None
+
+
+def _byte(instance: Instance) -> tuple[float, bool]:
+    """Bytes of a unit of (3), and whether it is one byte and all weights are whole."""
+    memory = instance.memory
+    total = float(memory.sum())
+    small = bool((memory == np.floor(memory)).all()) and total < _BYTES
+    return 1.0 if small else float(2.0 ** (math.frexp(total)[1] - 30)), small
 
 
 def _down(instance: Instance, seconds: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -18,24 +18,30 @@ from formulations.schedule._residence import results
 from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.instance import Instance
 
-__all__ = ["add_residence", "left_shifted"]
+__all__ = ["add_residence", "left_shifted", "whole_bytes"]
 
 _PRODUCT = 54  # bits of bytes times moments
 _BYTES = 30
 
 
 class _Bytes(NamedTuple):
-    """Whole numbers: (n,) weights, (n,) results, (e,) copies by edge, (d,) room."""
+    """Whole numbers of ``unit`` bytes: (n,) weights, (n,) results, (e,) copies by edge, (d,) room."""
 
     weights: list[int]
     results: list[int]
     copies: list[int]
     room: list[int]
+    unit: float
+
+    @property
+    def total(self) -> int:
+        """All weights and results together."""
+        return sum(self.weights) + sum(self.results)
 
 
 def add_residence(
     model: Any, instance: Instance, x: list[dict[int, Any]], starts: list[Any], length: NDArray[np.int64], last: int,
-    unit: float, *, exact: bool,
+    unit: float, *, exact: bool, more: Any = 0,
 ) -> list[Any]:  # fmt: skip
     """Add (19)-(24); the ends that are variables of their own, none when ``exact``.
 
@@ -45,11 +51,13 @@ def add_residence(
         (n, d) whole units; ``last`` the latest moment, ``unit`` the seconds of one.
     exact
         Whether nothing was rounded, so that an end is its start and its length.
+    more
+        What each device has besides its room, in the bytes of :func:`whole_bytes`.
     """
     from ortools.sat.python import cp_model
 
     g, n = graph(instance), instance.n_tasks
-    amount = _whole_bytes(instance, last)
+    amount = whole_bytes(instance, last)
     limited = [p for p in range(instance.n_devices) if math.isfinite(instance.capacity[p])]
     ends: list[Any] = []
     own: list[Any] = []
@@ -80,9 +88,9 @@ def add_residence(
             _copies(model, x, u, q, [(v, amount.copies[k]) for v, k in reads], ends, last, held[q], sizes[q])
     for p in limited:
         mine = [v for v in range(n) if p in x[v]]
-        room = model.new_int_var(0, amount.room[p], "")
+        room = model.new_int_var(0, amount.room[p] + (0 if isinstance(more, int) else amount.total), "")
         weights = cp_model.LinearExpr.weighted_sum([x[v][p] for v in mine], [amount.weights[v] for v in mine])
-        model.add(room == amount.room[p] - weights)
+        model.add(room == amount.room[p] + more - weights)
         model.add_cumulative(held[p], sizes[p], room)  # (24)
     return own
 
@@ -134,7 +142,7 @@ def _copies(
         below = step
 
 
-def _whole_bytes(instance: Instance, last: int) -> _Bytes:
+def whole_bytes(instance: Instance, last: int) -> _Bytes:
     """Weights, results and copies as whole numbers that CP-SAT takes; more room than all together need is no more room."""
     weights, made, copied = instance.memory, results(instance), graph(instance).succ_data
     total = float(weights.sum() + made.sum())
@@ -146,7 +154,7 @@ def _whole_bytes(instance: Instance, last: int) -> _Bytes:
     unit = float(common) if exact else float(2.0 ** (math.frexp(total)[1] - most))
     rounded = np.floor(room / unit) if exact else np.ceil(room / unit)
     sides = (np.floor(weights / unit), np.floor(made / unit), np.floor(copied / unit), rounded)
-    return _Bytes._make(side.astype(np.int64).tolist() for side in sides)
+    return _Bytes(*(side.astype(np.int64).tolist() for side in sides), unit)
 
 
 def left_shifted(

@@ -109,6 +109,24 @@ class TestRules:
         tight = job("ab", room=(9, 10), a=((1, 2), 4, 1), b=((2, 1), 4, 1))
         assert "cpsat" in LATENCY.method("milp").fits(tight, question)
 
+    def test_room_for_each_task_and_not_for_all_says_how_much_more_would_do(self):
+        """b and c read a, whose 4 bytes are held until both have ended; b's 4 stay for d while c's are made."""
+        instance = job("ab ac bd cd", room=(12,), a=((1,), 4, 0), b=((1,), 4, 0), c=((1,), 4, 0), d=((1,), 1, 0))
+        assert value(instance) == 4
+        tight = job("ab ac bd cd", room=(10,), a=((1,), 4, 0), b=((1,), 4, 0), c=((1,), 4, 0), d=((1,), 1, 0))
+        result = hetopt.solve(tight, **ASK)
+        assert result.status == "infeasible"
+        assert (
+            "memory: with 2 bytes more on each device that has a limit there is a plan; fewer are proved too few"
+            in (result.infeasible[0])
+        )
+
+    def test_weights_that_no_way_fits_say_how_much_more_would_do(self):
+        tasks = {"a": ((1, 1), 0, 3), "b": ((1, 1), 0, 3), "c": ((1, 1), 0, 3)}
+        result = hetopt.solve(job(room=(5, 5), **tasks), objective="schedule-latency")
+        assert result.status == "infeasible"
+        assert "with 1 bytes more on each device" in result.infeasible[0]
+
     def test_a_wrong_word_is_told(self):
         with pytest.raises(hetopt.InputError, match=r"\$\.question\.memory is 'over time'"):
             hetopt.solve(job(a=(P, 1, 0)), objective="schedule-latency", options={"memory": "over time"})
