@@ -190,12 +190,14 @@ def _device_names(head: Row | None, width: int, named: bool) -> list[str] | None
     names = cells[named:] if len(cells) == width else cells
     if len(names) != width - named:
         raise InputError(f"line {line}, the header, has {len(cells)} cells, expected {width} as in the rows below it")
+    seen: set[str] = set()
     for i, name in enumerate(names):
         column = i + 1 + (named and len(cells) == width)
         if not name:
             raise InputError(f"line {line}, column {column} is empty, expected the device's name")
-        if name in names[:i]:
+        if name in seen:
             raise InputError(f"line {line}, column {column} repeats the device {name!r}; names are unique")
+        seen.add(name)
     return names
 
 
