@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from hetopt import clock
 
 __all__ = ["Control", "Event"]
 
@@ -37,7 +38,7 @@ class Control:
     sense
         ``"min"`` or ``"max"``.
     time_limit
-        Seconds of wall time from ``started``; None means no limit.
+        Seconds of :mod:`hetopt.clock` from ``started``; None means no limit.
     relative_gap
         The run may end when |value - bound| <= relative_gap * |value| (or they differ by rounding noise).
     threads, seed
@@ -59,7 +60,7 @@ class Control:
     memory_limit: int | None = None
     judge: Callable[[Any], float] | None = None
     on_event: Callable[[Event], None] | None = None
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=clock.now)
     plan: Any = None
     value: float | None = None
     plan_from: str | None = None
@@ -76,7 +77,7 @@ class Control:
     @property
     def elapsed(self) -> float:
         """Seconds since the run started."""
-        return time.monotonic() - self.started
+        return clock.now() - self.started
 
     @property
     def remaining(self) -> float:
@@ -84,7 +85,7 @@ class Control:
         ends = [self.started + self.time_limit] if self.time_limit is not None else []
         if self.deadline is not None:
             ends.append(self.deadline)
-        return min(ends) - time.monotonic() if ends else float("inf")
+        return min(ends) - clock.now() if ends else float("inf")
 
     def should_stop(self) -> bool:
         """Whether the method should return now: limit reached, interrupted, or the gap asked for is met."""

@@ -8,13 +8,13 @@ that no plan exists. Since what a change allows grows with its amount, the least
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hetopt import clock
 from hetopt.changes import Change, bytes_text, extra_devices, faster_links, fewer_tokens, looser_rules, more_memory
 from hetopt.control import Control, Event
 from hetopt.errors import InputError
@@ -182,11 +182,11 @@ class _Inquiry:
     ) -> None:
         self.instance, self.problem, self.question, self.seed = instance, problem, question, seed
         self.time_limit = time_limit
-        self.end = time.monotonic() + time_limit
+        self.end = clock.now() + time_limit
         self.cancelled = control.cancelled if control is not None else None
 
     def over(self) -> bool:
-        return time.monotonic() >= self.end or (self.cancelled is not None and self.cancelled.is_set())
+        return clock.now() >= self.end or (self.cancelled is not None and self.cancelled.is_set())
 
     def answer(self, instance: Instance, seconds: float, *, hint: Any = None, first: bool = False) -> Result:
         """Solve a changed instance; with ``first``, only until there is a plan."""
@@ -196,7 +196,7 @@ class _Inquiry:
             if event.objective is not None or (self.cancelled is not None and self.cancelled.is_set()):
                 control.cancel()
 
-        left = max(0.05, min(seconds, self.end - time.monotonic()))
+        left = max(0.05, min(seconds, self.end - clock.now()))
         return solve(
             instance, time_limit=left, seed=self.seed, hint=hint, control=control, on_event=stop if first else None
         )
@@ -258,7 +258,7 @@ class _Inquiry:
     def conflict(self) -> tuple[str, ...]:
         """An irreducible set of rows of the linear relaxation; empty when that is feasible, too large or there is none."""
         method = self.linear()
-        left = self.end - time.monotonic()
+        left = self.end - clock.now()
         if method is None or left <= 0:
             return ()
         return irreducible(method.build(self.instance, self.question), left)
@@ -301,7 +301,7 @@ class _Inquiry:
         for number, (change, amount) in enumerate(amounts):
             if self.over():
                 return
-            seconds = (self.end - time.monotonic()) / (len(amounts) - number)
+            seconds = (self.end - clock.now()) / (len(amounts) - number)
             try:
                 result = self.answer(change.apply(self.instance, amount), seconds, hint=own.solution)
             except InputError:
@@ -404,10 +404,10 @@ def irreducible(model: LinearModel, seconds: float = math.inf) -> tuple[str, ...
     from hetopt import solvers
     from hetopt.solvers import Options
 
-    adapter, end = solvers.get("highs"), time.monotonic() + seconds
+    adapter, end = solvers.get("highs"), clock.now() + seconds
 
     def solved(part: LinearModel) -> Any:
-        left = end - time.monotonic()
+        left = end - clock.now()
         return adapter.solve(part, Options(time_limit=None if math.isinf(left) else max(left, 0.01)), Control())
 
     relaxed = model.relax()

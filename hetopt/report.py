@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from hetopt import clock
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def progress(control: Control, *, show: bool) -> Iterator[None]:
             gap = abs(value - bound) / abs(value) if value and bound is not None else None
             stopping = "  stopping" if control.cancelled.is_set() else ""
             state = f"value {number(value)}  bound {number(bound)}  gap {percent(gap)}"
-            return Text(f"{control.elapsed:8.1f} s  {state}  {control.method}{stopping}")
+            doing = "compiling, once on this machine" if clock.compiling() else control.method
+            return Text(f"{control.elapsed:8.1f} s  {state}  {doing}{stopping}")
 
     with Live(Line(), console=Console(stderr=True), refresh_per_second=4, transient=True):
         yield
@@ -108,9 +110,10 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
         console.print(f"  bound       {number(result.bound)}, {word}", highlight=False)
     if result.objective is not None:
         console.print(f"  gap         {percent(result.gap)}", highlight=False)
-    console.print(
-        f"  method      {result.method}  ({result.method_why})", markup=False, highlight=False, soft_wrap=True
-    )
+    found_by = result.method.split(",")[0]
+    last = "" if result.method_why.startswith(f"{found_by}:") else "last run: "
+    why = f"  method      {result.method}  ({last}{result.method_why})"
+    console.print(why, markup=False, highlight=False, soft_wrap=True)
     console.print(f"  time        {result.seconds:.2f} s ({result.cpu_seconds:.2f} s of processor)", highlight=False)
     if output is not None:
         console.print(f"  written to  {output}", markup=False, highlight=False)
@@ -150,7 +153,7 @@ def print_comparison(results: Mapping[str, Result], what: str = "method") -> Non
 
 
 def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
-    """Every problem with its methods; with an instance, whether each fits, why not, and roughly how big it would be."""
+    """Every problem with its methods; with an instance, its own question first, whether each fits, why not, and how big it is."""
     from hetopt.registry import problems
 
     rows: list[dict[str, Any]] = []
@@ -170,11 +173,12 @@ def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
                 "objectives": list(problem.objectives),
                 "title": problem.title,
                 "sense": problem.sense,
+                "asked": instance is not None and _own(problem, instance),
                 "options": options,
                 "methods": methods,
             }
         )
-    return rows
+    return sorted(rows, key=lambda row: not row["asked"])
 
 
 def _methods(problem: Problem, instance: Instance | None) -> list[dict[str, Any]]:
@@ -212,7 +216,8 @@ def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None
     for row in rows:
         title = Text(row["name"], style="bold").append(f"  {row['title']}", style="default not bold")
         console.print(title, soft_wrap=True)
-        console.print(f"  --objective {' or '.join(row['objectives'])}", markup=False, highlight=False)
+        asked = "  (what the file asks)" if row["asked"] else ""
+        console.print(f"  --objective {' or '.join(row['objectives'])}{asked}", markup=False, highlight=False)
         for option in row["options"]:
             line = f"  -O {option['name']}={option['default']}  {option['help']}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hetopt import clock
 from hetopt.control import Control, Event
 from hetopt.errors import InputError
 from hetopt.formulation import Evaluation, Method, Outcome, Problem, Question, RunOptions, Step
@@ -72,7 +73,7 @@ class Run:
         self.control.on_event = on_event or self.control.on_event
         self.control.threads, self.control.seed = threads, seed
         self.control.relative_gap = gap
-        self.cpu = time.process_time()
+        self.cpu, self.compiled = time.process_time(), clock.compiled()
         self.messages: list[str] = list(_unused_facts(self.problem, instance))
         self.statistics: dict[str, Any] = {}
 
@@ -104,7 +105,7 @@ class Run:
             self.control.method = step.method
             left = self.control.remaining
             self.control.deadline = (
-                time.monotonic() + left * step.share if number + 1 < len(steps) and left < float("inf") else None
+                clock.now() + left * step.share if number + 1 < len(steps) and left < float("inf") else None
             )
             reason, last = self.step(step)
             self.control.deadline = None
@@ -149,7 +150,7 @@ class Run:
         except Exception as error:  # whatever a method does, what was found before it counts
             if os.environ.get("HETOPT_DEBUG"):
                 raise
-            return self.failed(f"{step.method} failed with {type(error).__name__}: {error}", before)
+            return self.failed(f"{step.method} failed with {type(error).__name__}: {error}{_line_of(error)}", before)
         finally:
             self.control.time_limit, self.control.deadline = limits
         self.tell_rejected(before)
@@ -201,6 +202,12 @@ class Run:
         if control.plan is not None:
             evaluation = self.problem.judge(self.instance, self.question, control.plan)
         decisive = control.plan_from or step.method
+        compiled = clock.compiled() - self.compiled
+        if compiled > 0.5:
+            self.messages.append(
+                f"kernels were compiled for {compiled:.0f} s, once on this machine; no limit counts that, and "
+                "`hetopt warm` does it beforehand"
+            )
         how = decisive if control.bound_from in (None, decisive) else f"{decisive}, bound by {control.bound_from}"
         return Result(
             problem=self.problem.name,
@@ -239,6 +246,17 @@ class Run:
             },
             trajectory=tuple((event.seconds, event.objective, event.bound) for event in control.events),
         )
+
+
+def _line_of(error: Exception) -> str:
+    """Where in a formulation of the user's own a fault was raised; empty for a fault elsewhere."""
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).startswith("hetopt_user_"):
+            places.append(f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno})")
+        trace = trace.tb_next
+    return places[-1] if places else ""
 
 
 def _unused_facts(problem: Problem, instance: Instance) -> list[str]:

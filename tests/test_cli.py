@@ -157,6 +157,8 @@ class TestUsage:
             (["solve", "F", "--gap", "1%%"], "'1%%' is no gap; expected a number such as 0.01, or 1%"),
             (["solve", "F", "--gap", "-1"], "'-1' is no gap"),
             (["solve", "F", "--gap", "nan"], "'nan' is no gap"),
+            (["solve", "F", "--gap", "1.5"], "'1.5' would be 150 %; expected 1.5%, or a number up to 1"),
+            (["simulate", "F"], "sweep, verify, versions"),
             (["solve", "F", "--threads", "0"], "0 is not in the range x>=1"),
             (["solve", "F", "--threads", "two"], "'two' is not a valid integer"),
             (["solve", "F", "--seed", "-1"], "-1 is not in the range"),
@@ -455,6 +457,20 @@ class TestSolve:
         listed = call("list", "--formulation", template)
         assert "template.total" in listed.stdout
 
+    def test_own_formulation_beside_another_question_is_told(self, small):
+        template = ROOT / "formulations" / "_template.py"
+        told = f"note: the question is 'makespan'; --objective total-time asks that of '{template}'\n"
+        assert call("solve", small, "--formulation", template).stderr == told
+        assert call("solve", small, "--formulation", template, "--objective", "total-time").stderr == ""
+
+    def test_a_fault_in_an_own_formulation_names_the_line(self, small):
+        text = (ROOT / "formulations" / "_template.py").read_text()
+        Path("mine.py").write_text(text.replace("        return model\n", "        return modle\n"))
+        line = text[: text.index("        return model\n")].count("\n") + 1
+        run = call("solve", small, "--formulation", "mine.py", "--objective", "total-time", "--method", "milp")
+        told = f"note: milp failed with NameError: name 'modle' is not defined (mine.py, line {line})\n"
+        assert (run.exit_code, run.stderr) == (5, told)
+
     def test_output_replaces_a_file_whole(self, small):
         Path("r.json").write_text("old")
         assert call("solve", small, "-o", "r.json").exit_code == 0
@@ -518,6 +534,23 @@ class TestVerify:
             run = call("verify", small, "moved.json", "--json")
             assert (run.exit_code, json.loads(run.stdout)["valid"]) == (1, False)
 
+    def test_a_plan_written_by_hand(self, small):
+        """It answers the file's own question and claims nothing; a task that it leaves out is told."""
+        plan = {"format": "hetopt-result/1", "solution": {"placement": {"j0": "d1", "j1": "d0", "j2": "d0"}}}
+        Path("own.json").write_text(json.dumps(plan))
+        run = call("verify", small, "own.json")
+        assert (run.exit_code, run.stdout) == (0, "valid plan of value 4, no bound\n")
+        del plan["solution"]["placement"]["j2"]
+        Path("own.json").write_text(json.dumps(plan))
+        assert call("verify", small, "own.json").stderr == "rejected: task 'j2' is not placed on any device\n"
+        Path("own.json").write_text(json.dumps({**plan, "instance": {"digest": "sha256:0"}}))
+        assert "belongs to an instance with digest sha256:0" in call("verify", small, "own.json").stderr
+
+    def test_instance_and_result_the_wrong_way_round(self, small):
+        call("solve", small, "-o", "r.json")
+        assert "a result comes behind its instance" in refused("verify", "r.json", small)
+        assert "the instance comes before the result" in refused("verify", small, small)
+
     def test_another_instances_result(self, small):
         call("solve", small, "-o", "r.json")
         hetopt.write(Instance.from_times([[3, 1], [2, 4], [2, 3]]), "other.json")
@@ -562,6 +595,8 @@ class TestLooking:
         (row,) = [row for row in here if row["name"] == "assignment.makespan"]
         assert all({"name", "kind", "title", "why_not", "size"} <= set(method) for method in row["methods"])
         text = call("list", "--for", small).stdout
+        assert here[0]["asked"]
+        assert [row["name"] for row in here if row["asked"]] == ["assignment.makespan"]
         for row in here:
             assert row["name"] in text
             assert all(method["name"] in text for method in row["methods"])
@@ -587,6 +622,18 @@ class TestLooking:
         assert {row["name"] for row in record["solvers"]} >= {"highs", "cpsat", "scipy"}
         text = call("versions").stdout
         assert all(row["name"] in text for row in record["solvers"])
+
+
+class TestWarm:
+    def test_a_line_a_question(self):
+        run = call("warm", "assignment.bottleneck", "splitting.shards")
+        assert run.exit_code == 0
+        assert [line.split()[0] for line in run.stdout.splitlines()] == ["assignment.bottleneck", "splitting.shards"]
+
+    def test_a_question_that_is_none(self):
+        run = call("warm", "assignment.makespam")
+        assert run.exit_code == 1
+        assert "assignment.makespan" in run.stderr
 
 
 class TestModel:
@@ -672,6 +719,12 @@ class TestProcess:
         out, err = child.communicate(timeout=60)
         assert (child.returncode, err) == (0, "")
         assert json.loads(out)["objective"] == 3.0
+
+    def test_a_pipe(self):
+        made = process("generate", "unrelated", "--jobs", "4", "--machines", "2")
+        solved = process("solve", "-", "--json", stdin=made.stdout)
+        record = json.loads(solved.communicate(timeout=120)[0])
+        assert (record["status"], made.wait(timeout=120)) == ("optimal", 0)
 
     @pytest.mark.parametrize("method", ["milp", "lp"])
     def test_no_banner_on_standard_output(self, small, method):

@@ -2,8 +2,8 @@
 
 A kernel decorated with :func:`njit` gives the same answers either way; without numba it is only slower. The plain
 function stays reachable as ``kernel.py_func``, so tests can compare both. Set ``HETOPT_NO_NUMBA=1`` to force the plain
-path. Import this module only from ``hetopt.algorithms``: importing numba costs half a second, and the command line
-must answer ``--help`` without it.
+path. While numba compiles, :mod:`hetopt.clock` stands still. Import this module only from ``hetopt.algorithms``: importing
+numba costs half a second, and the command line must answer ``--help`` without it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,26 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from hetopt import clock
+
 __all__ = ["HAVE_NUMBA", "njit"]
 
 _numba: Any = None
 if os.environ.get("HETOPT_NO_NUMBA", "") not in ("1", "true", "yes"):
     try:
         import numba
+        from numba.core import event
 
+        class _Compiling(event.Listener):  # type: ignore[misc]
+            """Stops the clock, but not while a kernel is only loaded from its cache."""
+
+            def on_start(self, event: Any) -> None:
+                clock.pause()
+
+            def on_end(self, event: Any) -> None:
+                clock.resume()
+
+        event.register("numba:compile", _Compiling())
         _numba = numba
     except Exception:  # a broken compiler (wrong llvmlite, unwritable cache) must not stop a user
         _numba = None
