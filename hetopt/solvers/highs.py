@@ -199,12 +199,7 @@ def _pass_model(highs: Any, model: LinearModel, *, rows: NDArray[np.int64] | Non
     a, low, high = model.matrix, model.row_lower, model.row_upper
     if rows is not None:
         a, low, high = a[rows], low[rows], high[rows]
-    lost = np.flatnonzero((abs(a.data) < SMALLEST) & (a.data != 0))
-    if lost.size:
-        row = model.row_name(int(np.searchsorted(a.indptr, lost[0], side="right")) - 1)
-        raise SolverError(
-            f"highs takes the coefficient {a.data[lost[0]]:g} in {row} for zero; scale the model {model.name!r}"
-        )
+    a, low, high = _without_lost(model, a, low, high)
     if max(a.nnz, *a.shape) >= 2**31:
         raise SolverError(f"highs counts in 32 bits; the model {model.name!r} has {a.nnz} coefficients")
     status = highs.passModel(
@@ -226,6 +221,41 @@ def _pass_model(highs: Any, model: LinearModel, *, rows: NDArray[np.int64] | Non
     )
     if status.name == "kError":
         raise SolverError(f"highs refused the model {model.name!r}: its numbers are out of the range it takes")
+
+
+def _without_lost(
+    model: LinearModel, a: Any, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
+    """Rows without the coefficients that HiGHS would drop, each as much wider as the dropped terms can be worth.
+
+    What is left is a relaxation, so that its bound is one of the model; its points are off by less than tolerances.
+
+    Raises
+    ------
+    SolverError
+        A term without end, on the side that the row limits.
+    """
+    lost = np.flatnonzero((abs(a.data) < SMALLEST) & (a.data != 0))
+    if not lost.size:
+        return a, low, high
+    row = np.searchsorted(a.indptr, lost, side="right") - 1
+    value, column = a.data[lost], a.indices[lost]
+    ends = np.stack([value * model.lower[column], value * model.upper[column]])
+    least, most = ends.min(axis=0), ends.max(axis=0)
+    endless = (np.isfinite(high[row]) & np.isneginf(least)) | (np.isfinite(low[row]) & np.isposinf(most))
+    if endless.any():
+        k = int(np.argmax(endless))
+        raise SolverError(
+            f"highs takes the coefficient {value[k]:g} in {model.row_name(int(row[k]))} for zero: the numbers of the model "
+            f"{model.name!r} lie too far apart for a solver in floating point; take another method"
+        )
+    low, high, a = low.copy(), high.copy(), a.copy()
+    limited = np.isfinite(low[row]), np.isfinite(high[row])
+    np.subtract.at(low, row[limited[0]], most[limited[0]])
+    np.subtract.at(high, row[limited[1]], least[limited[1]])
+    a.data[lost] = 0.0
+    a.eliminate_zeros()
+    return a, low, high
 
 
 def _hint(highs: Any, model: LinearModel, options: Options) -> list[str]:

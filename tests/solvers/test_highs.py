@@ -96,9 +96,24 @@ def test_coefficients_are_kept_down_to_what_highs_can_take_and_refused_below():
     model.rows("r", (), [(0, x, 1e-10)], lower=1e-3)
     model.minimize(x)
     assert highs.solve(model).objective == pytest.approx(1e7)
-    model.rows("smaller", (), [(0, x, 1e-13)], upper=1)
+    model.rows("smaller", (), [(0, x, 1e-13)], lower=1)
     with pytest.raises(SolverError, match="takes the coefficient 1e-13 in smaller for zero"):
         highs.solve(model)
+
+
+def test_a_coefficient_below_that_widens_its_row_by_what_its_term_can_be_worth():
+    """1e-13 x + 1e3 y = z <= 5 with x in [2, 4]: without x's term z may be what is left, give or take."""
+    model = LinearModel("tiny")
+    x, y = model.continuous("x", lower=2, upper=4), model.binary("y", 1)
+    z = model.continuous("z", upper=5)
+    model.rows("sum", (), [(0, x, 1e-13), (0, y[0], 1e3), (0, z, -1.0)], lower=0, upper=0)
+    model.rows("chosen", (), [(0, y[0], 1.0), (0, x, -1e-14)], lower=-1)
+    model.minimize(z)
+    before = model.matrix.data.copy()
+    answer = highs.solve(model)
+    assert answer.reason == "optimal"
+    assert answer.bound <= 2e-13
+    assert (model.matrix.data == before).all()
 
 
 def test_a_loaded_model_is_the_model_in_the_callers_hands(capfd):
