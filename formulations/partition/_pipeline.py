@@ -1,4 +1,4 @@
-"""The stage graph of an instance: devices that are alike become one type, and tasks that share a device one class."""
+"""The stage graph of an instance: devices that are alike become one type, tasks that share a device one class; and its order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.instance import HOST, Instance
 from hetopt.solution import Solution
 
-__all__ = ["Pipeline", "host_links", "pipeline_of", "rates"]
+__all__ = [
+    "Pipeline",
+    "chain_order",
+    "device_of_position",
+    "forward_edges",
+    "host_links",
+    "pipeline_of",
+    "precedence",
+    "rates",
+]
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,3 +134,49 @@ def pipeline_of(instance: Instance, contiguous: str, transfers: str = "host", me
         merge_zero_time=merged and contiguous != "device",
     )
     return Pipeline(graph, kind, np.argsort(kind, kind="stable"))
+
+
+def precedence(graph: StageGraph) -> tuple[Ints, Ints]:
+    """(u, v) pairs of classes of which the first comes before the second in a chain of ideals."""
+    return graph.pred, np.repeat(np.arange(graph.n), np.diff(graph.pred_ptr))
+
+
+def forward_edges(instance: Instance) -> tuple[Ints, Ints]:
+    """(u, v) edges between forward tasks."""
+    u, v = instance.edges.T
+    forward = ~instance.backward[u] & ~instance.backward[v]
+    return u[forward], v[forward]
+
+
+def chain_order(graph: StageGraph, classes: Ints) -> Ints | None:
+    """(d,) devices, numbered type by type, in an order that makes a plan a chain of ideals; None when there is none.
+
+    Empty devices come last.
+    """
+    d = int(graph.count.sum())
+    u, v = precedence(graph)
+    pairs = np.unique(np.stack([classes[u], classes[v]], axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    waiting = np.bincount(pairs[:, 1], minlength=d)
+    used = np.unique(classes).tolist()
+    order: list[int] = []
+    ready = [i for i in used if not waiting[i]]
+    while ready:
+        i = ready.pop(0)
+        order.append(i)
+        for j in pairs[pairs[:, 0] == i, 1].tolist():
+            waiting[j] -= 1
+            if not waiting[j]:
+                ready.append(j)
+    if len(order) < len(used):
+        return None
+    return np.array(order + [i for i in range(d) if i not in set(used)], np.int64)
+
+
+def device_of_position(graph: StageGraph, kind: Ints) -> Ints:
+    """(d,) device, numbered type by type, of each position: the next free one of the position's type."""
+    start = np.concatenate([[0], np.cumsum(graph.count)[:-1]])
+    rank = np.zeros(len(kind), np.int64)
+    for t in range(graph.types):
+        rank[kind == t] = np.arange(np.count_nonzero(kind == t))
+    return np.asarray(start[kind] + rank, np.int64)

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import time_unit
-from formulations.partition._maxload_models import asked, forward_edges
-from formulations.partition._pipeline import Pipeline, pipeline_of
-from formulations.partition._stage_rules import outputs, transfer_costs
+from formulations.partition._pipeline import Pipeline, forward_edges, pipeline_of
+from formulations.partition._stage_rules import asked, outputs, transfer_costs
 from hetopt.formulation import LinearFormulation, Question
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel

@@ -1,10 +1,10 @@
-"""Rules of ``maxload`` beyond one device a stage and transfers by bandwidth: which a question has, and their dynamic program."""
+"""The options of ``maxload``, the rules they add to one device a stage and transfers by bandwidth, and their dynamic program."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,23 @@ from formulations.partition._pipeline import Pipeline, host_links, pipeline_of
 from hetopt.algorithms.stagegraph import StageGraph
 from hetopt.control import Control
 from hetopt.errors import InputError
-from hetopt.formulation import Method, Outcome, Question, RunOptions
+from hetopt.formulation import Method, Option, Outcome, Question, RunOptions
 from hetopt.instance import HOST, Instance
 from hetopt.solution import Solution
 
 __all__ = [
     "IDEALS",
     "MOST_REPLICAS",
+    "OPTIONS",
     "Stages",
+    "asked",
     "check_question",
     "every_plan",
     "outputs",
+    "plain_rules",
     "rules_asked",
     "transfer_costs",
+    "unused_facts",
 ]
 
 MOST_REPLICAS = 16
@@ -34,6 +38,40 @@ IDEALS = 200_000
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+OPTIONS = (
+    Option(
+        "transfers",
+        ("host", "direct"),
+        "host",
+        "outputs pass through host memory, once out and once in a device; or go from device to device over their links",
+    ),
+    Option(
+        "in_flight",
+        ("none", "1f1b"),
+        "none",
+        "the k-th stage from the end holds its tasks' `activation` k times, as one-forward-one-backward training does",
+    ),
+    Option("overlap", bool, False, "transfers run beside compute: a load is the larger of the two"),
+    Option(
+        "contiguous",
+        ("ideals", "device", "none"),
+        "ideals",
+        "stages as a chain of ideals, convex per device, or any sets of tasks",
+        aliases={"true": "ideals", "false": "none"},
+    ),
+    Option("passes", ("sum", "max"), "sum", "forward and backward load together, or the largest of each added up"),
+    Option(
+        "replicas", int, 1, "largest number of equal devices that share a stage, each taking its turn of the inputs"
+    ),
+    Option("batch", int, 1, "inputs between two sums of the gradients of a shared stage, in training"),
+)
+
+
+def asked(instance: Instance, question: Question | None) -> Mapping[str, Any]:
+    """The options in force: the question's, else the instance's own."""
+    own = instance.question
+    return question or {option.name: option.check(own.get(option.name, option.default)) for option in OPTIONS}
 
 
 def rules_asked(instance: Instance, question: Question) -> list[str]:
@@ -50,6 +88,12 @@ def rules_asked(instance: Instance, question: Question) -> list[str]:
     elif any(late.any() for late in host_links(instance)[2:]):
         rules.append("latency of links")
     return rules
+
+
+def plain_rules(instance: Instance, question: Question) -> str | None:
+    """Why a method of the plain rules cannot answer: rules it does not know; None when there are none."""
+    rules = rules_asked(instance, question)
+    return f"it does not know {', '.join(rules)}" if rules else None
 
 
 def unused_facts(instance: Instance, question: Question) -> tuple[str, ...]:
