@@ -27,6 +27,7 @@ __all__ = [
     "Cluster",
     "ClusterProblem",
     "SharingProblem",
+    "alone",
     "cluster_of",
     "dense",
     "isolated",
@@ -128,6 +129,16 @@ def spread(instance: Instance, values: Floats) -> Floats:
 def proportional(cluster: Cluster) -> Floats:
     """(n,) steps a second of each job alone on the average worker, p."""
     return np.asarray(cluster.rate @ (cluster.workers / cluster.workers.sum()))
+
+
+def alone(cluster: Cluster) -> Floats:
+    """(n,) b, the most steps a second that each job can have in an empty cluster."""
+    order = np.argsort(-cluster.rate, axis=1, kind="stable")
+    rate = np.take_along_axis(cluster.rate, order, axis=1)
+    room = np.minimum(1.0, cluster.workers / cluster.scale[:, None])
+    part = np.where(rate > 0, np.take_along_axis(room, order, axis=1), 0.0)
+    before = np.cumsum(part, axis=1) - part
+    return np.asarray((rate * np.clip(1.0 - before, 0.0, part)).sum(axis=1))
 
 
 def isolated(cluster: Cluster) -> Floats:

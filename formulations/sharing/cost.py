@@ -18,15 +18,27 @@ Sources: Narayanan et al., OSDI 2020; A. Charnes, W. Cooper, Programming with li
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.sharing._baselines import Even, Proportional
-from formulations.sharing._cluster import Cluster, SharingProblem, cluster_of, dense, isolated, polytope, spread, tidy
+from formulations.sharing._cluster import (
+    Cluster,
+    SharingProblem,
+    alone,
+    cluster_of,
+    dense,
+    isolated,
+    polytope,
+    spread,
+    tidy,
+)
 from formulations.sharing._stated import Convex, Stated, limits
-from hetopt.formulation import LinearFormulation, Option, Question
+from hetopt.control import Control
+from hetopt.formulation import LinearFormulation, Option, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
@@ -34,6 +46,7 @@ from hetopt.solution import Solution
 __all__ = ["LP", "PROBLEMS", "Cost", "Ratio"]
 
 TOLERANCE = 1e-9
+PATIENCE = 10.0  # seconds for the question about missed deadlines
 
 
 def prices(instance: Instance) -> NDArray[np.float64]:
@@ -93,10 +106,49 @@ class LP(LinearFormulation):
         model.maximize(x, gain if self.ratio else gain / price[j])
         return model
 
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any linear program; where the deadlines cannot be kept together, by how much they would have to be later."""
+        outcome = super().run(instance, question, control, options)
+        if outcome.reason != "infeasible":
+            return outcome
+        return replace(outcome, infeasible=(*_too_early(instance), *outcome.infeasible))
+
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
         """The shares."""
         scale = max(float(x[model.columns("scale")[0]]), 1e-300) if self.ratio else 1.0
         return tidy(instance, spread(instance, x[model.columns("share")]) / scale)
+
+
+def _too_early(instance: Instance) -> tuple[str, ...]:
+    """How many times as late all deadlines would have to be: the greatest part of its rate that each job can have at once."""
+    from hetopt import solvers
+
+    cluster, need = cluster_of(instance), needs(instance)
+    model = LinearModel("part")
+    x = polytope(model, instance)
+    part = model.continuous("part", upper=1.0)  # the last column
+    due = np.flatnonzero(need > 0)
+    place = np.full(len(need), -1)
+    place[due] = np.arange(len(due))
+    mine = place[cluster.job] >= 0
+    i, j = cluster.job[mine], cluster.kind[mine]
+    every = np.arange(len(due))
+    terms: list[Any] = [
+        (place[i], x[mine], cluster.rate[i, j] / need[i]),
+        (every, np.broadcast_to(part, due.shape), -1.0),
+    ]
+    model.rows("deadline", len(due), terms, lower=0.0)
+    model.maximize(part)
+    answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
+    if answer.reason != "optimal" or answer.x is None or not 0 < (most := float(answer.x[-1])) < 1:
+        return ()
+    rate = (cluster.rate * spread(instance, answer.x[model.columns("share")])).sum(axis=1)
+    k = int(due[(rate[due] / need[due]).argmin()])
+    later = float(instance.columns.deadline[instance.job_of[k]]) * (1 / most - 1)
+    return (
+        f"deadline: together they are kept only when each is {1 / most:.6g} times as late, for job {instance.labels[k]!r} "
+        f"that is {later:.6g} s later",
+    )
 
 
 def _least_spent(instance: Instance) -> float:
@@ -150,9 +202,9 @@ class Cost(SharingProblem):
         )
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:
-        """A deadline that a job alone on its fastest type would miss."""
+        """A deadline that a job with the cluster to itself would miss."""
         cluster, need = cluster_of(instance), needs(instance)
-        fastest = (cluster.rate * np.minimum(1.0, cluster.workers[None, :] / cluster.scale[:, None])).max(axis=1)
+        fastest = alone(cluster)
         late = np.flatnonzero(fastest * (1 + TOLERANCE) < need)[:20]
         due = instance.columns.deadline[instance.job_of]
         return tuple(

@@ -31,6 +31,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -57,7 +58,10 @@ from hetopt.records import Device, Job, Task
 from hetopt.solution import Solution
 from hetopt.verify.gangs import amounts, gang_violations
 
-__all__ = ["MILP", "PROBLEMS", "BestFit", "Nodes", "Weight"]
+__all__ = ["MILP", "PROBLEMS", "BestFit", "Bound", "Nodes", "Weight"]
+
+
+PATIENCE = 10.0  # seconds for the question about gangs without a place
 
 
 class Gangs(NamedTuple):
@@ -163,6 +167,10 @@ class MILP(LinearFormulation):
             model.rows("one-domain", len(jobs), [(one[:, None], d, 1.0), (one, z, -1.0)], lower=0, upper=0)
         return model
 
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any MILP; where not all gangs can be placed, how many must be left out."""
+        return _explained(instance, question, super().run(instance, question, control, options))
+
     def decode(self, instance: Instance, model: LinearModel, x: NDArray[np.float64]) -> Solution:
         """Bundles of a class are dealt to its nodes in file order."""
         s = gangs_of(instance)
@@ -173,6 +181,33 @@ class MILP(LinearFormulation):
             nodes = np.repeat(v[c == k], y[c == k])
             placement[np.flatnonzero(s.of == k)[: len(nodes)]] = nodes
         return _plan(instance, placement)
+
+
+class Bound(Relaxed):
+    """The LP relaxation; where it shows that not all gangs can be placed, how many must be left out."""
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any relaxation."""
+        return _explained(instance, question, super().run(instance, question, control, options))
+
+
+def _explained(instance: Instance, question: Question, outcome: Outcome) -> Outcome:
+    """An outcome; where there is no plan, with the fewest gangs that must be left out, new nodes in use."""
+    from hetopt import solvers
+
+    if outcome.reason != "infeasible":
+        return outcome
+    model = MILP(all_placed=False).build(instance, question)
+    placed = model.columns("placed")
+    model.maximize(placed, np.ones(len(placed)))
+    answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
+    if answer.x is None:
+        return outcome
+    out = [name for name, there in zip(instance.columns.job_name, answer.x[placed] > 0.5, strict=True) if not there]
+    least = "at least" if answer.reason == "optimal" else "(or fewer, this was not proved in time)"
+    told = ", ".join(map(repr, out[:10])) + (", ..." if len(out) > 10 else "")
+    found = f"gangs: {len(out)} of {len(placed)} must be left out {least}, for example {told}"
+    return replace(outcome, infeasible=(found, *outcome.infeasible))
 
 
 def _plan(instance: Instance, placement: NDArray[np.int64]) -> Solution:
@@ -315,7 +350,7 @@ class Nodes(Weight):
     sense = "min"
     unit = "nodes"
     uses = frozenset({"time", "tables.capacity", "tables.demand", "tables.reserve", "tables.domain", "tables.new"})
-    methods = (MILP(all_placed=True), Relaxed(MILP(all_placed=True), "(1)-(3)"), BestFit(all_placed=True))
+    methods = (MILP(all_placed=True), Bound(MILP(all_placed=True), "(1)-(3)"), BestFit(all_placed=True))
     all_placed = True
 
     def precheck(self, instance: Instance, question: Question) -> tuple[str, ...]:

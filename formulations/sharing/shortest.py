@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.sharing._baselines import Even, Proportional
-from formulations.sharing._cluster import Cluster, SharingProblem, cluster_of, dense
+from formulations.sharing._cluster import SharingProblem, alone, cluster_of, dense
 from hetopt.control import Control
 from hetopt.formulation import Method, Outcome, Question, RunOptions
 from hetopt.instance import Instance
@@ -43,16 +43,6 @@ def taken(rate: Floats, most: Floats) -> Floats:
     share = np.zeros(len(rate))
     share[order] = np.clip(1.0 - before, 0.0, part)
     return share
-
-
-def alone(cluster: Cluster) -> Floats:
-    """(n,) b, the most steps a second that each job can have in an empty cluster."""
-    order = np.argsort(-cluster.rate, axis=1, kind="stable")
-    rate = np.take_along_axis(cluster.rate, order, axis=1)
-    room = np.minimum(1.0, cluster.workers / cluster.scale[:, None])
-    part = np.where(rate > 0, np.take_along_axis(room, order, axis=1), 0.0)
-    before = np.cumsum(part, axis=1) - part
-    return np.asarray((rate * np.clip(1.0 - before, 0.0, part)).sum(axis=1))
 
 
 class Greedy(Method):

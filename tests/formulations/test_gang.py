@@ -73,6 +73,13 @@ class TestReportedSituations:
         assert result.status == "infeasible"
         assert any("take 7" in sentence and "4 short" in sentence for sentence in result.infeasible)
 
+    @pytest.mark.parametrize("method", ["auto", "milp"])
+    def test_gangs_that_fit_one_by_one_and_not_together(self, method: str) -> None:
+        """Two nodes of three hold one pod of two each, and three are asked for; six of six would have been enough."""
+        result = hetopt.solve(gangs(gpus(3, 3), [gpus(2), gpus(2), gpus(2)], "gang-nodes"), method=method)
+        assert result.exit_code == 3
+        assert "gangs: 1 of 3 must be left out at least, for example 'g" in result.infeasible[0]
+
     def test_one_type_does_not_stand_for_another(self) -> None:
         """[H24] Sixteen of the one and eight of the other are not sixteen of the other."""
         instance = gangs(gpus(16, 8), [gpus(*[1] * 16)], types=["H200", "H100"], only=["H100"])

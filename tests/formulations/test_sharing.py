@@ -146,6 +146,20 @@ class TestCost:
         assert result.exit_code == 3
         assert "2 s too late" in result.infeasible[0]
 
+    @pytest.mark.parametrize("question", ["sharing-cost", "sharing-cost-ratio"])
+    def test_a_job_larger_than_a_type_keeps_its_deadline_on_several(self, question: str) -> None:
+        """It takes two workers at once, and each type has one: half its time on either, a step a second."""
+        job: dict[str, Any] = {"time": [1, 1], "steps": 10, "deadline": 12, "scale": 2}
+        assert solved(cluster([job], [1, 1], question)) == pytest.approx(1 if question == "sharing-cost" else 0.5)
+
+    @pytest.mark.parametrize("question", ["sharing-cost", "sharing-cost-ratio"])
+    def test_deadlines_out_of_reach_together_are_told(self, question: str) -> None:
+        """Ten steps each, a worker of a step a second: 20 s, and 12 are given."""
+        jobs: list[dict[str, Any]] = [{"time": [1], "steps": 10, "deadline": 12}] * 2
+        result = hetopt.solve(cluster(jobs, [1], question))
+        assert result.exit_code == 3
+        assert "only when each is 1.66667 times as late, for job 'j0' that is 8 s later" in result.infeasible[0]
+
     def test_the_ratio_leaves_dear_workers_idle(self) -> None:
         """3 steps for 2: the other job's 1 for 1 would lower the ratio from 3/2."""
         jobs: list[dict[str, Any]] = [{"time": [None, 1 / 3]}, {"time": [1, None]}]
