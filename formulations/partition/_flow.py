@@ -37,39 +37,19 @@ def network_of(instance: Instance, partial: bool) -> ServingNetwork:
         raise InputError(f"$.tables.throughput is no table of numbers: {error}") from None
     if rates.ndim != 2 or len(rates) != d:
         raise InputError(f"$.tables.throughput has shape {rates.shape}, expected a row for each of the {d} devices")
-    link, source, sink = np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    rank = np.full((d + 1, d + 1), -1)
-    for entry in instance.links:
-        pairs = ((entry.source, entry.target), (entry.target, entry.source))
-        for a, b in pairs[: 2 if entry.both else 1]:
-            capacity = np.inf if entry.bandwidth is None else float(entry.bandwidth)
-            for i, first in _ends(instance, a):
-                for j, second in _ends(instance, b):
-                    if i == j or first + second <= rank[i, j]:
-                        continue
-                    rank[i, j] = first + second
-                    if i < d and j < d:
-                        link[i, j] = capacity
-                    elif j < d:
-                        source[j] = capacity
-                    else:
-                        sink[i] = capacity
+    names = instance.device_names
+
+    def capacity(a: str, b: str) -> float:
+        found = instance.link(a, b)
+        return 0.0 if found is None else np.inf if found.bandwidth is None else float(found.bandwidth)
+
+    link = np.array([[0.0 if a == b else capacity(a, b) for b in names] for a in names])
+    source = np.array([capacity(HOST, a) for a in names])
+    sink = np.array([capacity(a, HOST) for a in names])
     try:
         return ServingNetwork(layers, rates, link, source, sink, instance.device_names, partial)
     except ValueError as error:
         raise InputError(f"$.tables.throughput and $.links do not state a serving network: {error}") from None
-
-
-def _ends(instance: Instance, pattern: str) -> list[tuple[int, int]]:
-    """(device number, how specific the pattern is) of what a link's end stands for; the number of devices is the host."""
-    d = instance.n_devices
-    if pattern == HOST:
-        return [(d, 2)]
-    if pattern in instance.device_index:
-        return [(instance.device_index[pattern], 2)]
-    if pattern == "*":
-        return [(i, 0) for i in range(d)]
-    return [(i, 1) for i, device in enumerate(instance.devices) if device.type == pattern]
 
 
 def solution_of(network: ServingNetwork, start: Any, hold: Any) -> Solution:

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 import hetopt
+from hetopt import Instance
 from hetopt.algorithms.serving_network import ServingNetwork
 from hetopt.io import importers
 from hetopt.io.generate_serving import serving
 from hetopt.io.instances import decode
 from hetopt.io.serving import instance_of
+from hetopt.records import Device, Link
 from hetopt.registry import problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +99,24 @@ def test_links_that_lead_nowhere_are_said_to():
         result = hetopt.solve(instance_of(network), time_limit=20)
         assert result.objective == to_third
         assert text is None or any(text in message for message in result.messages)
+
+
+def test_a_link_is_the_one_that_every_question_takes():
+    """The source's name counts for more than the target's, and "*" stands for the host as well, as in Instance.link."""
+    devices = [Device(name="a", type="A"), Device(name="b", type="B")]
+    tables = {"layers": 2, "throughput": [[0, 9, 0], [0, 9, 0]]}
+    links = [
+        Link(source="A", target="b", bandwidth=2),
+        Link(source="a", target="B", bandwidth=1),
+        Link(source="*", target="*", bandwidth=7),
+        Link(source="b", target="a", bandwidth=0.5),
+    ]
+    for written in (links, links[::-1]):
+        instance = Instance.from_times(
+            [[1, 1]], devices=devices, links=written, tables=tables, question={"objective": "serving-flow"}
+        )
+        result = hetopt.solve(instance, time_limit=20)
+        assert (result.status, result.objective) == ("optimal", 1.0)
 
 
 def test_joining_inside_an_interval_by_hand():
