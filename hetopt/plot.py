@@ -89,6 +89,9 @@ def figure(instance: Instance, result: Result | None = None) -> Figure:
         _loads(axes[0, 0], instance, result)
         if graph:
             _strip(axes[1, 0], instance, plan.placement)
+    elif plan is not None and plan.shares is not None:
+        drawn = Figure(figsize=(9, 4), layout="constrained")
+        _shares(drawn.subplots(), instance, plan.shares)
     else:
         drawn = Figure(figsize=(8, 5), layout="constrained")
         _matrix(drawn.subplots(), instance)
@@ -284,12 +287,37 @@ def _memories_over_time(
     axes.legend(fontsize=8, loc="upper right", ncols=4)
 
 
+def _shares(axes: Axes, instance: Instance, shares: NDArray[np.float64]) -> None:
+    """A column a job, its shares on the devices one on the other; many jobs are put in the order of their main devices."""
+    n, d = shares.shape
+    few = n <= MOST_LABELS
+    order = np.arange(n) if few else np.lexsort((-shares.sum(axis=1), shares.argmax(axis=1)))
+    below = np.zeros(n)
+    for i in range(d):
+        above = below + shares[order, i]
+        edges = np.arange(n + 1) - 0.5
+        name = instance.device_names[i] if d <= MOST_LABELS else None
+        axes.stairs(above, edges, baseline=below, fill=True, color=COLOURS[i % len(COLOURS)], label=name)
+        below = above
+    axes.set_xlim(-0.5, n - 0.5)
+    axes.set_ylim(0, 1.15 * max(float(below.max(initial=0.0)), 1e-300))  # room for the legend
+    axes.set_ylabel("share")
+    if few:
+        axes.set_xticks(range(n), instance.labels, rotation=45, ha="right")
+    else:
+        axes.set_xlabel(f"{n} tasks, by their main devices")
+    if d <= MOST_LABELS:
+        axes.legend(fontsize=8, loc="upper right", ncols=8)
+
+
 def _matrix(axes: Axes, instance: Instance) -> None:
     """The matrix of times; blank where a task cannot run."""
     image = axes.imshow(np.where(instance.eligible, instance.time, np.nan), aspect="auto", cmap="viridis")
     axes.figure.colorbar(image, ax=axes, label="time")
     axes.set_xlabel("device")
     axes.set_ylabel("task")
+    if instance.n_tasks <= MOST_LABELS:
+        axes.set_yticks(range(instance.n_tasks), instance.labels)
     if instance.n_devices <= MOST_LABELS:
         axes.set_xticks(range(instance.n_devices), instance.device_names, rotation=45, ha="right")
 

@@ -43,3 +43,19 @@ def test_memory_over_time_is_drawn_below_the_schedule():
     assert (held.get_xdata().tolist(), held.get_ydata().tolist()) == ([0, 1, 2, 2], [75, 100, 62.5, 62.5])
     assert limit.get_ydata()[0] == 100
     assert len(figure(graph, hetopt.solve(graph, objective="schedule-latency")).axes) == 1
+
+
+def test_shares_are_stacked_a_column_a_job():
+    """Two jobs of one worker on a (1 slot) and b (1 slot); many jobs are put in the order of their main devices."""
+    devices = [Device(name="a"), Device(name="b")]
+    jobs = Instance.from_times([[1, 2], [2, 1]], devices=devices, question={"objective": "max-min-fairness"})
+    (axes,) = figure(jobs, hetopt.solve(jobs)).axes
+    first, second = axes.patches
+    np.testing.assert_allclose(first.get_data().values, [1, 0], atol=1e-6)
+    np.testing.assert_allclose(second.get_data().values, [1, 1], atol=1e-6)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(jobs.labels)
+    many = Instance.from_times([[1, 2], [2, 1]] * 30, devices=devices, question={"objective": "max-min-fairness"})
+    (axes,) = figure(many, hetopt.solve(many)).axes
+    heights = axes.patches[0].get_data().values
+    assert (heights[:30] > 1e-3).all()
+    assert (heights[30:] < 1e-3).all()
