@@ -108,11 +108,12 @@ def extra_devices(instance: Instance) -> Iterator[Change]:
     for number, device in enumerate(instance.devices):
         kinds.setdefault(device.type or device.name, number)
     for kind, number in kinds.items():
-        yield _one_more(number, kind)
+        slots = instance.devices[number].slots
+        yield _one_more(number, f"one more {kind}" if slots == 1 else f"one more {kind} with {slots} slots")
 
 
-def _one_more(number: int, kind: str) -> Change:
-    return Change(lambda one, amount: _copied(one, number) if amount else one, lambda _: f"one more {kind}")
+def _one_more(number: int, words: str) -> Change:
+    return Change(lambda one, amount: _copied(one, number) if amount else one, lambda _: words)
 
 
 def _copied(instance: Instance, number: int) -> Instance:

@@ -116,6 +116,10 @@ class TestChanges:
         assert second.link("a", "b+1").bandwidth == 1.0
         assert second.link("b+1", "a").bandwidth == 2.0
 
+    def test_a_type_with_slots_says_how_many_come_with_it(self):
+        instance = Instance.from_times([[3, 7]], devices=[Device(name="a", slots=5), Device(name="b")])
+        assert [change.say(1.0) for change in extra_devices(instance)] == ["one more a with 5 slots", "one more b"]
+
     def test_tables_by_device_stop_twins(self):
         assert list(extra_devices(replace(TIGHT, tables={"setup": []}))) == []
 
