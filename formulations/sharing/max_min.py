@@ -152,6 +152,7 @@ class MaxMin(LevelProblem):
     objectives = ("max-min-fairness", "las")
     title = "time shares of a cluster, the worst-off job as well off as possible"
     sense = "max"
+    unit = "of a proportional share"
     options = (AGNOSTIC,)
     methods = (LP(), Classes(), Barrier(), Convex(), Even(), Proportional())
 

@@ -329,6 +329,7 @@ class WaterFilling(ClusterProblem):
     objectives = ("water-filling",)
     title = "time shares of a cluster, every job as well off as the worse-off ones allow, for jobs or their owners"
     sense = "max"
+    unit = "of a proportional share"
     uses: ClassVar[frozenset[str]] = frozenset(
         {"time", "scale", "slots", "weight", "release", "tables.entity", "tables.entities"}
     )
