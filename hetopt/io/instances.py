@@ -47,6 +47,10 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Tag(msgspec.Struct):
     format: str | None = None
+    model_type: Any = None
+
+
+_NOT_HERE = {"hetopt-result/1": "; a result comes behind its instance"}
 
 
 _NESTED = {"devices": Device, "links": Link, "tasks": Task, "edges": Edge, "modes": Mode}
@@ -74,7 +78,7 @@ def read(path: str | Path) -> Instance:
 
 
 def load_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
-    """Bytes of a file, unpacked when it is gzipped; refuses more than ``limit`` bytes before taking the memory.
+    """Bytes of a file (``-``: of standard input), unpacked when gzipped; refuses more than ``limit`` before taking memory.
 
     Raises
     ------
@@ -83,8 +87,9 @@ def load_bytes(path: str | Path, *, limit: int = MAX_BYTES) -> bytes:
     """
     if Path(path).is_dir():
         raise InputError(f"cannot read {str(path)!r}: it is a directory; expected a file")
+    piped = str(path) == "-"
     try:
-        with Path(path).open("rb") as stream:
+        with open(0 if piped else path, "rb", closefd=not piped) as stream:
             return _content(stream, path, limit)
     except InputError:
         raise
@@ -142,11 +147,16 @@ def _refuse_other_format(raw: bytes, tag: str | None = None) -> None:
     """Raise InputError when the tag says that a file is something else, whatever else is wrong with it."""
     if tag is None:
         try:
-            tag = _tag.decode(raw).format
+            found = _tag.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
+        if found.format is None and found.model_type is not None:
+            raise InputError(
+                "$ is a model's configuration and no instance; `hetopt plan` takes it, and `hetopt import hf` makes an instance"
+            )
+        tag = found.format
     if tag is not None and tag != FORMAT:
-        raise InputError(f"$.format is {tag!r}, expected {FORMAT!r}")
+        raise InputError(f"$.format is {tag!r}, expected {FORMAT!r}{_NOT_HERE.get(tag, '')}")
 
 
 def _jobs(texts: list[msgspec.Raw]) -> Iterator[Job]:

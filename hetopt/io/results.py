@@ -16,6 +16,7 @@ from hetopt.errors import InputError, nearest
 from hetopt.instance import Instance
 from hetopt.io.atomic import atomic_write
 from hetopt.io.instances import load_bytes
+from hetopt.records import FORMAT
 from hetopt.result import RESULT_FORMAT, TOLERANCE, Result
 from hetopt.solution import Solution
 from hetopt.versions import machine, versions
@@ -102,7 +103,8 @@ def decode_result(data: bytes, instance: Instance) -> Result:
     if not isinstance(record, dict):
         raise InputError(f"$ is {type(record).__name__}, expected an object")
     if record.get("format") != RESULT_FORMAT:
-        raise InputError(f"$.format is {record.get('format')!r}, expected {RESULT_FORMAT!r}")
+        hint = "; the instance comes before the result" if record.get("format") == FORMAT else ""
+        raise InputError(f"$.format is {record.get('format')!r}, expected {RESULT_FORMAT!r}{hint}")
     known = {part.name for part in fields(Result)} | {"format", "instance", "versions", "machine", *_DERIVED}
     for key in record:
         if key not in known:

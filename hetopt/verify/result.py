@@ -63,6 +63,8 @@ def verify(instance: Instance, result: Result | Solution, *, tolerance: float = 
     InputError
         The result names a problem or an option that does not exist.
     """
+    if isinstance(result, Result) and result.solution is not None and _claims_nothing(result, instance):
+        result = result.solution
     if isinstance(result, Solution):
         chosen = problem_for(instance)
         evaluation = chosen.judge(instance, chosen.question(instance), result)
@@ -153,6 +155,12 @@ def _asked(instance: Instance, result: Result, chosen: Problem) -> str:
     if not result.instance_digest:
         out = f"{out}the result does not say which instance it belongs to; "
     return out
+
+
+def _claims_nothing(result: Result, instance: Instance) -> bool:
+    """Whether it is a plan alone, written by hand: no question, no value, no bound, and not another instance's."""
+    claims = (result.objective, result.bound, result.certificate)
+    return not result.problem and claims == (None, None, None) and result.instance_digest in ("", instance.digest)
 
 
 def _close(claimed: float, actual: float, tolerance: float) -> bool:

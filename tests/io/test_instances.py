@@ -91,6 +91,7 @@ def test_a_file_becomes_arrays() -> None:
         (broken("format", to="hetopt-result/1"), "$.format", ["'hetopt-result/1'", "expected 'hetopt-instance/1'"]),
         (broken("format", to=1), "$.format", ["1", "expected str"]),
         (broken("format"), "$", ["lacks the key 'format'"]),
+        ('{"model_type": "llama", "hidden_size": 8}', "$", ["a model's configuration", "`hetopt plan`"]),
         (broken("devices"), "$", ["lacks the key 'devices'"]),
         (broken(add={"devcies": []}), "$", ["unknown key 'devcies'", "did you mean 'devices'?"]),
         (broken("question", to=[]), "$.question", ["[]", "expected object"]),
