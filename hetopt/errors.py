@@ -10,6 +10,7 @@ __all__ = ["InputError", "VerificationError", "nearest"]
 
 LONGEST = 1500
 """Characters of a message; a longer one quotes something endless, and loses its middle."""
+_MOST = 24  # names that a sentence lists
 
 
 def _line(message: str) -> str:
@@ -57,5 +58,5 @@ def nearest(word: str, known: Iterable[str], *, what: str = "known") -> str:
         return f"did you mean {near[0]!r}?"
     if not names:
         return "there are none"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    shown = ", ".join(names[:_MOST]) + (", ..." if len(names) > _MOST else "")
     return f"{what} are: {shown}"

@@ -61,7 +61,7 @@ def add_file(path: str | Path) -> None:
         The file cannot be read or run, offers no ``PROBLEM``, or one whose name is taken.
     """
     place = Path(path)
-    name = f"hetopt_user_{place.stem}_{zlib.crc32(str(place.resolve()).encode()):08x}"
+    name = _module_name(place)
     spec = importlib.util.spec_from_file_location(name, place)
     if spec is None or spec.loader is None or not place.is_file():
         raise InputError(f"--formulation {str(path)!r} is no Python file; expected a file that sets PROBLEM")
@@ -77,6 +77,15 @@ def add_file(path: str | Path) -> None:
         raise InputError(f"--formulation {str(path)!r} sets no PROBLEM; expected a module-level PROBLEM = MyProblem()")
     _extra.clear()
     _extra.update(others)
+
+
+def from_file(path: str | Path) -> list[Problem]:
+    """The problems that a user's own formulation file offers, once it is loaded."""
+    return [one for one in _extra.values() if type(one).__module__ == _module_name(Path(path))]
+
+
+def _module_name(place: Path) -> str:
+    return f"hetopt_user_{place.stem}_{zlib.crc32(str(place.resolve()).encode()):08x}"
 
 
 def problems() -> Iterator[Problem]:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hetopt.cli.group import BAD_INPUT, INTERRUPTED, main
-from hetopt.cli.running import finish, print_json, read_instance, running, user_formulation, value_of, writable
+from hetopt.cli.running import (
+    finish,
+    print_json,
+    read_instance,
+    running,
+    tell_unasked,
+    user_formulation,
+    value_of,
+    writable,
+)
 from hetopt.cli.values import FILE, FORMULATION, JSON, LIMITS, OUTPUT, QUESTION, Bytes, Gap, Pair, Seconds
 from hetopt.errors import InputError, VerificationError
 
@@ -47,6 +56,7 @@ def solve(
     import hetopt
 
     instance = read_instance(file, formulation)
+    tell_unasked(instance, formulation, objective)
     start = hetopt.read_result(hint, instance).solution if hint else None
     if hint and start is None:
         raise InputError(f"--hint {str(hint)!r} holds no plan; give a result file with a solution")
@@ -77,6 +87,7 @@ def bound(
     import hetopt
 
     instance = read_instance(file, formulation)
+    tell_unasked(instance, formulation, objective)
     writable(output)
     with running(as_json) as control:
         result = hetopt.bound(
@@ -98,11 +109,12 @@ def compare(
     file: Path, objective: str | None, options: Any, formulation: Path | None, methods: str | None,
     time_limit: float | None, threads: int, seed: int, gap: float, as_json: bool,
 ) -> int:  # fmt: skip
-    """Run several methods on FILE, each alone with the same limits (10 s each unless said otherwise)."""
+    """Run several methods on FILE, each alone with the same limits; 10 s each without --time-limit."""
     import hetopt
     from hetopt import report
 
     instance = read_instance(file, formulation)
+    tell_unasked(instance, formulation, objective)
     with running(as_json) as control:
         results = hetopt.compare(
             instance, objective=objective, options=dict(options), methods=methods.split(",") if methods else None,

@@ -77,10 +77,11 @@ def kind_options(kind: Any) -> list[click.Parameter]:
         if isinstance(kind_of, tuple):
             kind_of = click.Choice(list(kind_of))
         shown = default is not None and default is not False
+        names = list(dict.fromkeys([flag, flag.replace("isation", "ization")]))  # either spelling
         found.append(
-            click.Option([flag], is_flag=True, default=False, help=text)
+            click.Option(names, is_flag=True, default=False, help=text)
             if kind_of is bool
-            else click.Option([flag], type=kind_of, default=default, help=text, show_default=shown)
+            else click.Option(names, type=kind_of, default=default, help=text, show_default=shown)
         )
     return found
 
@@ -98,7 +99,7 @@ def generate() -> None:
 @main.command()
 @FILE
 @click.argument("result", type=click.Path(path_type=Path))
-@click.option("--to", "target", metavar="TARGET", required=True, help="Tool to write for; a wrong name lists them.")
+@click.option("--to", "target", metavar="TARGET", required=True, help="Tool (vllm, slurm); a wrong name lists them.")
 @FORMULATION
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write; else standard output.")
 def export(file: Path, result: Path, target: str, formulation: Path | None, output: Path | None) -> int:

@@ -73,7 +73,8 @@ class Main(Group):
 
 
 def _usage(error: click.ClickException) -> str:
-    text = error.format_message().rstrip(".")
+    text = error.format_message()
+    text = text if text.endswith("...") else text.removesuffix(".")
     return text[0].lower() + text[1:] if text else "wrong usage"
 
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from hetopt.instance import Instance
     from hetopt.result import Result
 
-__all__ = ["finish", "print_json", "read_instance", "running", "user_formulation", "value_of", "writable"]
+__all__ = [
+    "finish",
+    "print_json",
+    "read_instance",
+    "running",
+    "tell_unasked",
+    "user_formulation",
+    "value_of",
+    "writable",
+]
 
 
 def user_formulation(formulation: Path | None) -> None:
@@ -34,6 +43,19 @@ def read_instance(file: Path, formulation: Path | None) -> Instance:
 
     user_formulation(formulation)
     return hetopt.read(file)
+
+
+def tell_unasked(instance: Instance, formulation: Path | None, objective: str | None) -> None:
+    """Say so when a formulation was given, and the question is another one."""
+    if formulation is None:
+        return
+    from hetopt.registry import from_file
+
+    words = [word for one in from_file(formulation) for word in (*one.objectives, one.name)]
+    asked = objective or instance.question.get("objective")
+    if words and asked not in words:
+        told = f"note: the question is {asked!r}; --objective {words[0]} asks that of {str(formulation)!r}"
+        click.echo(told, err=True)
 
 
 def value_of(text: str) -> Any:

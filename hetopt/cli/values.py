@@ -38,6 +38,8 @@ class Gap(click.ParamType):  # type: ignore[type-arg]
             gap = -1.0
         if not 0 <= gap < float("inf"):
             self.fail(f"{value!r} is no gap; expected a number such as 0.01, or 1%", param, ctx)
+        if gap > 1 and not text.endswith("%"):
+            self.fail(f"{value!r} would be {100 * gap:.6g} %; expected {text}%, or a number up to 1", param, ctx)
         return gap
 
 
@@ -95,7 +97,7 @@ QUESTION = options_of(
     FORMULATION,
 )
 LIMITS = options_of(
-    click.option("--time-limit", type=Seconds(), help="Stop after this time (60, 5m, 1h) with the best plan."),
+    click.option("--time-limit", type=Seconds(), help="Stop after this time (60, 5m, 1h) with what was found."),
     click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Threads a solver may use."),
     click.option(
         "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of random numbers."

@@ -248,7 +248,8 @@ def _part(part: str, sheets: Mapping[str, Sheet] | None) -> tuple[Sheet, int]:
     number = 1 if not colon else int(count) if count.isascii() and count.isdigit() and len(count) < 6 else 0
     if number < 1:
         raise InputError(
-            f"--devices holds {part.strip()[:60]!r}, expected a count from 1 to {MOST_DEVICES} after the colon"
+            f"--devices holds {part.strip()[:60]!r}, expected a count from 1 to {MOST_DEVICES} after the colon, "
+            "and commas between devices"
         )
     return sheet, number
 
