@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hetopt.algorithms.completion import CompletionPlan, check_weights, weighted_completion
+from hetopt.algorithms.draws import uniform_star
 from hetopt.algorithms.jit import njit
 from hetopt.algorithms.times import check_ready, check_times
 
@@ -100,17 +101,6 @@ def anneal_completion(
 
 
 @njit
-def _draw(state):  # type: ignore[no-untyped-def]
-    """A uniform number in [0, 1) by xorshift64*, from and into ``state[0]``."""
-    x = state[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    state[0] = x
-    return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
-
-
-@njit
 def _costs(time, weight, ready, plan):  # type: ignore[no-untyped-def]
     """[i, j]: what job j adds to the value on machine i beside the other jobs that the plan puts there."""
     m, n = time.shape
@@ -136,13 +126,13 @@ def _anneal(time, able, weight, ready, plan, kept, state, warm, cool, proposals)
     heat = warm
     for _ in range(proposals):
         heat *= factor
-        j = int(_draw(state) * n)
+        j = int(uniform_star(state) * n)
         a = plan[j]
         k = -1
-        if _draw(state) < 0.5:
-            b = int(_draw(state) * m)
+        if uniform_star(state) < 0.5:
+            b = int(uniform_star(state) * m)
         else:
-            k = int(_draw(state) * n)
+            k = int(uniform_star(state) * n)
             b = plan[k]
         if a == b or not able[b, j]:
             continue
@@ -153,7 +143,7 @@ def _anneal(time, able, weight, ready, plan, kept, state, warm, cool, proposals)
             change += added[a, k] - added[b, k]
             change -= min(time[b, k] * weight[j], time[b, j] * weight[k])
             change -= min(time[a, k] * weight[j], time[a, j] * weight[k])
-        if change > 0 and _draw(state) >= np.exp(-change / heat):
+        if change > 0 and uniform_star(state) >= np.exp(-change / heat):
             continue
         if change > 0 and unsaved:
             kept[:] = plan

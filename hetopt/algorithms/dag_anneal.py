@@ -14,9 +14,10 @@ import numpy as np
 
 from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.algorithms.dag_kernels import by_priority, place
+from hetopt.algorithms.draws import uniform
 from hetopt.algorithms.jit import njit
 
-__all__ = ["anneal", "critical_task", "uniform"]
+__all__ = ["anneal", "critical_task"]
 
 _CHUNK = 150_000  # decoded tasks times devices between two questions whether to stop, about 0.1 seconds
 
@@ -64,17 +65,6 @@ def anneal(
             report(best)
         at = until
     return best
-
-
-@njit
-def uniform(state: Any) -> float:
-    """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
-    z = state[0]
-    z ^= z << np.uint64(13)
-    z ^= z >> np.uint64(7)
-    z ^= z << np.uint64(17)
-    state[0] = z
-    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.dag_anneal import critical_task, uniform
+from hetopt.algorithms.dag_anneal import critical_task
 from hetopt.algorithms.dag_graph import Schedule, TaskGraph
 from hetopt.algorithms.dag_kernels import arrival, gap
+from hetopt.algorithms.draws import uniform
 from hetopt.algorithms.jit import njit
 
 __all__ = ["Attempt", "anneal_in_room", "attempt", "best_attempt", "place_in_room"]

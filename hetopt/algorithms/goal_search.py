@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.algorithms.draws import uniform
 from hetopt.algorithms.jit import njit
 
 __all__ = ["Goals", "reach", "tighten"]
@@ -182,17 +183,6 @@ def _units(goals: Goals) -> tuple[float, float, float, float]:
 
 
 @njit
-def _draw(state: NDArray[np.uint64]) -> float:
-    """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
-    x = state[0]
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    state[0] = x
-    return float(x >> np.uint64(11)) / 9007199254740992.0
-
-
-@njit
 def _over(
     i: int,
     held: int,
@@ -260,13 +250,13 @@ def _anneal(
     heat = hot
     for _ in range(proposals):
         heat *= cooling
-        j = int(_draw(state) * n)
+        j = int(uniform(state) * n)
         a = plan[j]
         k = -1
-        if _draw(state) < 0.5:
-            b = int(_draw(state) * m)
+        if uniform(state) < 0.5:
+            b = int(uniform(state) * m)
         else:
-            k = int(_draw(state) * n)
+            k = int(uniform(state) * n)
             b = plan[k]
             if not time[k, a] < np.inf:
                 continue
@@ -287,7 +277,7 @@ def _anneal(
         ob = _over(b, hb, lb, mb, tb, extra, room, capacity, most, load_unit, memory_unit, task_unit)
         owed = max(0.0, pay - budget) / cost_unit
         worse = oa + ob - own[a] - own[b] + owed - spend
-        if worse > 0.0 and _draw(state) >= np.exp(-worse / heat):
+        if worse > 0.0 and uniform(state) >= np.exp(-worse / heat):
             continue
         plan[j] = b
         if k >= 0:

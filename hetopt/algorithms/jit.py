@@ -14,7 +14,7 @@ from typing import Any
 
 from hetopt import clock
 
-__all__ = ["HAVE_NUMBA", "njit"]
+__all__ = ["HAVE_NUMBA", "inner", "njit"]
 
 _numba: Any = None
 if os.environ.get("HETOPT_NO_NUMBA", "") not in ("1", "true", "yes"):
@@ -48,3 +48,7 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return function
     options.setdefault("cache", True)
     return _numba.njit(function, **options)
+
+
+inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Decorate a step that only kernels call: it cannot be called from Python, and compiles faster."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.algorithms.draws import uniform
 from hetopt.algorithms.jit import njit
 
 __all__ = ["Kernels", "Timed", "anneal", "timed"]
@@ -241,17 +242,6 @@ def _timed(way: Any, key: Any, greedy: bool, seconds: Any, first: Any, one: Any,
 
 
 @njit
-def _random(state: Any) -> float:
-    """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
-    z = state[0]
-    z ^= z << np.uint64(13)
-    z ^= z >> np.uint64(7)
-    z ^= z << np.uint64(17)
-    state[0] = z
-    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@njit
 def _anneal(state: Any, at: int, until: int, steps: int, scale: float, way: Any, rank: Any, value: Any, least: float,
             first: Any, one: Any, two: Any, share: Any, time: Any, pred_start: Any, pred: Any, pred_data: Any, succ_start: Any,
             succ: Any, succ_data: Any, given: Any, wanted: Any, down: Any, up: Any, host: Any, engine: Any, slots: Any,
@@ -262,19 +252,19 @@ def _anneal(state: Any, at: int, until: int, steps: int, scale: float, way: Any,
     for step in range(at, until):
         hot = 0.05 * scale * (1e-3) ** (step / steps)
         new, order = way.copy(), rank.copy()
-        for _ in range(1 + int(_random(state) * 2)):
-            v = int(_random(state) * n)
-            if _random(state) < 0.7:
-                new[v] = first[v] + int(_random(state) * (first[v + 1] - first[v]))
+        for _ in range(1 + int(uniform(state) * 2)):
+            v = int(uniform(state) * n)
+            if uniform(state) < 0.7:
+                new[v] = first[v] + int(uniform(state) * (first[v + 1] - first[v]))
             else:
-                order[v] += (_random(state) - 0.5) * 0.5 * span
+                order[v] += (uniform(state) - 0.5) * 0.5 * span
         for i in range(2 * n):
             key[i, :] = -order[i // 2]
         seconds = _seconds(new, first, one, two, share, time, pred_start, pred, pred_data, succ_start, succ, succ_data, given,
                            wanted, down, up, host)  # fmt: skip
         _, end = _timed(new, key, True, seconds, first, one, two, share, time, pred_start, pred, pred_data, succ_start, succ,
                         succ_data, given, wanted, down, up, host, engine, slots, queues, release, free)  # fmt: skip
-        if end <= value[0] or (hot > 0.0 and _random(state) < np.exp((value[0] - end) / hot)):
+        if end <= value[0] or (hot > 0.0 and uniform(state) < np.exp((value[0] - end) / hot)):
             way[:], rank[:], value[0] = new, order, end
             if end < least:
                 least, where, ranks = end, new, order

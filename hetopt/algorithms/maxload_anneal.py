@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.jit import njit
+from hetopt.algorithms.draws import uniform
+from hetopt.algorithms.jit import inner, njit
 from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["Devices", "anneal", "device_loads", "devices", "fits"]
@@ -26,7 +27,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _STEPS = 50_000  # moves of one kernel call, less than 0.2 s
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Devices(NamedTuple):
@@ -164,18 +164,7 @@ def anneal(
     return best, now
 
 
-@_inner
-def _random(state):  # type: ignore[no-untyped-def]
-    """Uniform in [0, 1): xorshift64, shifts only, so that the walk is the same with and without numba."""
-    z = state[0]
-    z ^= z << np.uint64(13)
-    z ^= z >> np.uint64(7)
-    z ^= z << np.uint64(17)
-    state[0] = z
-    return float(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@_inner
+@inner
 def _busiest(load):  # type: ignore[no-untyped-def]
     top = 0
     for d in range(1, len(load)):
@@ -184,7 +173,7 @@ def _busiest(load):  # type: ignore[no-untyped-def]
     return top
 
 
-@_inner
+@inner
 def _potential(load, reference, power):  # type: ignore[no-untyped-def]
     total = 0.0
     for d in range(len(load)):
@@ -192,32 +181,32 @@ def _potential(load, reference, power):  # type: ignore[no-untyped-def]
     return total
 
 
-@_inner
+@inner
 def _class_to_move(device, load, state):  # type: ignore[no-untyped-def]
     """Any class, or (three times of ten) one of the most loaded device, if twenty draws find one."""
     n = len(device)
-    v = int(_random(state) * n)
-    if _random(state) < 0.3:
+    v = int(uniform(state) * n)
+    if uniform(state) < 0.3:
         top = _busiest(load)
         for _ in range(20):
             if device[v] == top:
                 break
-            v = int(_random(state) * n)
+            v = int(uniform(state) * n)
     return v
 
 
-@_inner
+@inner
 def _device_to_try(v, g, device, count, state):  # type: ignore[no-untyped-def]
     """The device of a class that shares a net with ``v`` (four times of five), or any."""
     first, nets = g.own_ptr[v], g.own_ptr[v + 1] - g.own_ptr[v]
-    if _random(state) < 0.8 and nets > 0:
-        h = g.own[first + int(_random(state) * nets)]
+    if uniform(state) < 0.8 and nets > 0:
+        h = g.own[first + int(uniform(state) * nets)]
         size = g.net_ptr[h + 1] - g.net_ptr[h]
-        return device[g.net_pin[g.net_ptr[h] + int(_random(state) * size)]]
-    return int(_random(state) * count)
+        return device[g.net_pin[g.net_ptr[h] + int(uniform(state) * size)]]
+    return int(uniform(state) * count)
 
 
-@_inner
+@inner
 def _cluster(v, wanted, g, device, stack, mark, step):  # type: ignore[no-untyped-def]
     """Up to ``wanted`` classes of the device of ``v`` into ``stack``, breadth first over nets from ``v``; how many."""
     found, read = 1, 0
@@ -237,7 +226,7 @@ def _cluster(v, wanted, g, device, stack, mark, step):  # type: ignore[no-untype
     return found
 
 
-@_inner
+@inner
 def _pays(from_here, at, size, rate_in, rate_out):  # type: ignore[no-untyped-def]
     """Seconds per unit of weight that a device with ``at`` of a net's ``size`` pins pays; ``from_here``: the source is one."""
     if from_here:
@@ -245,7 +234,7 @@ def _pays(from_here, at, size, rate_in, rate_out):  # type: ignore[no-untyped-de
     return rate_in if at > 0 else 0.0
 
 
-@_inner
+@inner
 def _shift(v, s, t, g, plan):  # type: ignore[no-untyped-def]
     """Move class v from device s to t: pins, loads and plan."""
     time, kind, rate_in, rate_out, own = g.time, g.kind, g.rate_in, g.rate_out, g.own
@@ -268,7 +257,7 @@ def _shift(v, s, t, g, plan):  # type: ignore[no-untyped-def]
     device[v] = t
 
 
-@_inner
+@inner
 def _move(classes, found, partner, s, t, g, plan):  # type: ignore[no-untyped-def]
     """Move classes from device s to t, and a partner, if there is one, from where it is to s."""
     for i in range(found):
@@ -298,12 +287,12 @@ def _walk(g, plan, best, record, state, steps, hot, cold, power, reference, clus
         if t == s:
             continue
         wanted = 1
-        if _random(state) < 0.6:
-            wanted = 1 + int(-np.log(1.0 - _random(state)) * cluster)
+        if uniform(state) < 0.6:
+            wanted = 1 + int(-np.log(1.0 - uniform(state)) * cluster)
         found = _cluster(v, wanted, g, device, stack, mark, step)
         partner, partner_home = -1, -1
-        if found == 1 and _random(state) < 0.4:
-            w = int(_random(state) * n)
+        if found == 1 and uniform(state) < 0.4:
+            w = int(uniform(state) * n)
             if device[w] != s:
                 partner, partner_home = w, device[w]
         able = partner < 0 or g.time[partner, g.kind[s]] < np.inf
@@ -317,7 +306,7 @@ def _walk(g, plan, best, record, state, steps, hot, cold, power, reference, clus
         after = np.inf
         if used[t] <= g.memory[t] and used[s] <= g.memory[s]:
             after = _potential(load, reference, power)
-        if after <= now or _random(state) < np.exp((now - after) / temperature):
+        if after <= now or uniform(state) < np.exp((now - after) / temperature):
             now = after
             largest = load[_busiest(load)]
             if largest < record[0] * (1.0 - 1e-12):

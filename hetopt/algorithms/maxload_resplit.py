@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.jit import njit
+from hetopt.algorithms.jit import inner, njit
 from hetopt.algorithms.stagegraph import StageGraph
 
 __all__ = ["Splits", "resplit"]
@@ -27,7 +27,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _SLOTS = 31  # open nets at a time, two bits each in one key
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Splits(NamedTuple):
@@ -113,7 +112,7 @@ def resplit(
     return Splits(first, second, both, (parent, start))
 
 
-@_inner
+@inner
 def _paid(state, home, cut, rates):  # type: ignore[no-untyped-def]
     """What the two devices pay for a net of weight one; state: bit 0 the second, bit 1 the first device holds a pin.
 
@@ -130,7 +129,7 @@ def _paid(state, home, cut, rates):  # type: ignore[no-untyped-def]
     return first, second
 
 
-@_inner
+@inner
 def _step_prices(i, touched, position, held, net_ptr, net_source, net_weight, rates):  # type: ignore[no-untyped-def]
     """What step i makes the two devices pay: (net touched, its state before, side, device)."""
     price = np.zeros((len(touched), 4, 2, 2))
@@ -157,7 +156,7 @@ def _step_prices(i, touched, position, held, net_ptr, net_source, net_weight, ra
     return price
 
 
-@_inner
+@inner
 def _next_states(keys, time, price, nets, slot, missing, table, max_states):  # type: ignore[no-untyped-def]
     """States after one more class, and for each state before and side: the state it leads to, and the two loads it adds.
 
@@ -199,7 +198,7 @@ def _next_states(keys, time, price, nets, slot, missing, table, max_states):  # 
     return after, goal, add, count
 
 
-@_inner
+@inner
 def _ways_into(goal, count):  # type: ignore[no-untyped-def]
     """CSR of the steps (state before * 2 + side) that lead to each of ``count`` states."""
     ptr = np.zeros(count + 1, dtype=np.int64)
@@ -217,7 +216,7 @@ def _ways_into(goal, count):  # type: ignore[no-untyped-def]
     return ptr, way
 
 
-@_inner
+@inner
 def _merge(way_ptr, way, add, first, second, ends, scale, buckets, ceiling, new_first, new_second, step):  # type: ignore[no-untyped-def]
     """Undominated pairs of loads of each state, one a bucket, out of the sorted pairs of all ways into it.
 

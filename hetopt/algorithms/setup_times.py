@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hetopt.algorithms.draws import uniform_star
 from hetopt.algorithms.jit import njit
 
 __all__ = ["MOST_JOBS", "Sequences", "anneal_sequences", "best_sequences", "sequence_loads"]
@@ -211,17 +212,6 @@ def _sequences(
 
 
 @njit
-def _draw(state):  # type: ignore[no-untyped-def]
-    """A uniform number in [0, 1) by xorshift64*, from and into ``state[0]``."""
-    x = state[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    state[0] = x
-    return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
-
-
-@njit
 def _gap(setup, row, k, a, b):  # type: ignore[no-untyped-def]
     """Setup between positions a and b of a row with k jobs; 0 beyond its ends."""
     if a < 0 or b >= k:
@@ -258,19 +248,19 @@ def _anneal(time, setup, order, count, load, machine, kept_order, kept_count, st
     for _ in range(proposals):
         heat *= factor
         # Half of the proposals start from the machine that is done last.
-        if _draw(state) < 0.5:
+        if uniform_star(state) < 0.5:
             a = int(load.argmax())
             if count[a] == 0:
                 continue
-            p = int(_draw(state) * count[a])
+            p = int(uniform_star(state) * count[a])
             j = order[a, p]
         else:
-            j = int(_draw(state) * n)
+            j = int(uniform_star(state) * n)
             a = machine[j]
             p = 0
             while order[a, p] != j:
                 p += 1
-        b = int(_draw(state) * m)
+        b = int(uniform_star(state) * m)
         if time[j, b] == np.inf:
             continue
         k = count[a]
@@ -284,8 +274,8 @@ def _anneal(time, setup, order, count, load, machine, kept_order, kept_count, st
         if a == b:
             where, cost = _best_place(setup[a], row, without, j)
             # A random place now and then: always taking the best one stalls.
-            if _draw(state) < 0.3:
-                where = int(_draw(state) * (without + 1))
+            if uniform_star(state) < 0.3:
+                where = int(uniform_star(state) * (without + 1))
                 cost = -_gap(setup[a], row, without, where - 1, where)
                 cost += setup[a, row[where - 1], j] if where > 0 else 0.0
                 cost += setup[a, j, row[where]] if where < without else 0.0
@@ -300,7 +290,7 @@ def _anneal(time, setup, order, count, load, machine, kept_order, kept_count, st
                 worst = load[i]
         change = new_a - load[a] + (new_b - load[b] if a != b else 0.0)
         proposed = worst + 0.05 * (total + change) / m
-        if proposed > energy and _draw(state) >= np.exp((energy - proposed) / heat):
+        if proposed > energy and uniform_star(state) >= np.exp((energy - proposed) / heat):
             continue
         count[a] -= 1
         for q in range(without):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.algorithms.draws import uniform_star
 from hetopt.algorithms.jit import njit
 
 __all__ = ["MOST_JOBS", "Sequenced", "Shop", "anneal_tardiness", "best_tardiness", "dispatch", "tardiness_value"]
@@ -273,17 +274,6 @@ def anneal_tardiness(
 
 
 @njit
-def _draw(state):  # type: ignore[no-untyped-def]
-    """A uniform number in [0, 1) by xorshift64*, from and into ``state[0]``."""
-    x = state[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    state[0] = x
-    return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
-
-
-@njit
 def _changed(time, due, weight, clock, row, k, skip, at, job):  # type: ignore[no-untyped-def]
     """Tardiness and end of a row of k jobs without position ``skip``, with ``job`` as number ``at`` of what remains."""
     cost, place = 0.0, 0
@@ -350,31 +340,31 @@ def _anneal(  # type: ignore[no-untyped-def]
     heat = warm
     for _ in range(proposals):
         heat *= factor
-        a = int(_draw(state) * m)
+        a = int(uniform_star(state) * m)
         if count[a] == 0:
             continue
-        p = int(_draw(state) * count[a])
+        p = int(uniform_star(state) * count[a])
         j = order[a, p]
-        b = int(_draw(state) * m)
-        swap = b != a and _draw(state) < 0.4
+        b = int(uniform_star(state) * m)
+        swap = b != a and uniform_star(state) < 0.4
         q, other = 0, 0
         if swap:
             if count[b] == 0:
                 continue
-            q = int(_draw(state) * count[b])
+            q = int(uniform_star(state) * count[b])
             other = order[b, q]
             if time[b, j] == np.inf or time[a, other] == np.inf:
                 continue
             cost_a, end_a = _changed(time[a], due, weight, ready[a], order[a], count[a], p, p, other)
             cost_b, end_b = _changed(time[b], due, weight, ready[b], order[b], count[b], q, q, j)
         elif a == b:
-            q = int(_draw(state) * count[a])
+            q = int(uniform_star(state) * count[a])
             cost_a, end_a = _changed(time[a], due, weight, ready[a], order[a], count[a], p, q, j)
             cost_b, end_b = 0.0, end_a
         else:
             if time[b, j] == np.inf:
                 continue
-            q = int(_draw(state) * (count[b] + 1))
+            q = int(uniform_star(state) * (count[b] + 1))
             cost_a, end_a = _changed(time[a], due, weight, ready[a], order[a], count[a], p, -1, 0)
             cost_b, end_b = _changed(time[b], due, weight, ready[b], order[b], count[b], -1, q, j)
         cost_a += _late(end_a, machine_due[a], machine_weight[a])
@@ -388,7 +378,7 @@ def _anneal(  # type: ignore[no-untyped-def]
             if i != a and i != b and end[i] > worst:
                 worst = end[i]
         change += worst - was
-        if change > 0 and _draw(state) >= np.exp(-change / heat):
+        if change > 0 and uniform_star(state) >= np.exp(-change / heat):
             continue
         if change > 0 and unsaved:
             kept_order[:] = order
