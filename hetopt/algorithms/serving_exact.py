@@ -93,7 +93,7 @@ class _Model:
 
     def _share(self, value: float) -> float:
         """A capacity in the known bound, at most 1; rounded up."""
-        return float(min(value / self.high * (1 + 1e-15), 1.0))
+        return 1.0 if value >= self.high else float(min(value / self.high * (1 + 1e-15), 1.0))
 
     def _column(self, upper: float) -> int:
         self.upper.append(upper)

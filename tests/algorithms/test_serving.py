@@ -13,6 +13,7 @@ from hetopt.algorithms.serving_baselines import baselines, even_split, petals_li
 from hetopt.algorithms.serving_blocks import BlockTable, leaf_kinds, plain_kinds
 from hetopt.algorithms.serving_climb import climb
 from hetopt.algorithms.serving_construct import Candidate
+from hetopt.algorithms.serving_exact import solve_small
 from hetopt.algorithms.serving_flow import plan_value
 from hetopt.algorithms.serving_network import ServingNetwork, equal_nodes, strong_components
 from hetopt.algorithms.serving_paths import find_paths, keeps
@@ -239,3 +240,10 @@ def test_nodes_are_equal_when_nothing_tells_them_apart() -> None:
     link[0, 2] = 1.0  # below what either end can carry
     other = ServingNetwork(4, network.throughput, link, network.source, network.sink)
     assert equal_nodes(other).tolist() == [0, 1, 2, 3]
+
+
+def test_a_bound_next_to_nothing_is_no_overflow():
+    """Two nodes without a way between them: the bound of what they serve may be as small as a number can be."""
+    alone = np.zeros((2, 2))
+    network = ServingNetwork(2, np.array([[0.0, 9.0]] * 2), alone, np.ones(2), np.ones(2), ("a", "b"))
+    assert solve_small(network, 5e-324).bound <= 5e-324
