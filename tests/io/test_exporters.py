@@ -329,6 +329,14 @@ def test_names_are_the_targets_and_a_wrong_one_is_named():
         exporters.get("vlm")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("wild", ["a\nrm -rf /", "a\rb", "a\u2028b", "a\x1b[2J"])
+def test_a_name_cannot_start_a_line_of_its_own(target, wild):
+    for device, end in ((Device(name=wild, type="gpu"), "embed"), (Device(name="g0", type="gpu"), wild)):
+        with pytest.raises(InputError, match="does not stay in its line"):
+            text_of(target, model(device, ends=(end, "head")), [0] * 6)
+
+
 def test_vllm_text_gives_the_order_of_the_devices():
     text = text_of("vllm", model(*gpus(2)), [1, 1, 0, 0, 0, 0])
     assert text.splitlines() == [

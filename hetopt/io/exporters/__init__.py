@@ -64,7 +64,8 @@ def export(instance: Instance, result: Result | Solution, to: str) -> str:
     Raises
     ------
     InputError
-        There is no such target; the result has no plan; or the target cannot follow the plan, with the reason.
+        There is no such target; the result has no plan; a name cannot stand in a line of text; or the target cannot follow
+        the plan, with the reason.
     VerificationError
         The plan breaks a constraint of the instance, or the result claims what does not hold.
     """
@@ -75,6 +76,11 @@ def export(instance: Instance, result: Result | Solution, to: str) -> str:
     if plan is None:
         raise InputError(f"the result holds no plan, so there is nothing to export to {to}; solve the instance first")
     verify(instance, result)
+    for name in (*instance.device_names, *(device.type or "" for device in instance.devices), *instance.labels):
+        if not name.isprintable():
+            raise InputError(
+                f"settings are lines of text, and the name {name!r} does not stay in its line; choose another"
+            )
     text = target.export(instance, result)
     assert isinstance(text, str)
     return text
