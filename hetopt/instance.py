@@ -428,7 +428,11 @@ def _plain(value: Any) -> bool:
 
 
 def _matrix(times: ArrayLike) -> NDArray[np.float64]:
-    given = np.asarray(times)
+    try:
+        given = np.asarray(times)
+    except ValueError as error:
+        text = "times has rows of different lengths, expected a number for each device, inf where a job cannot run"
+        raise InputError(text) from error
     if given.dtype.kind in "iu" and given.size and int(given.max()) > EXACT:
         raise InputError(
             f"times holds the integer {given.max()}, beyond 2^53; expected smaller numbers: use a larger unit"

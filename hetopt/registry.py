@@ -113,6 +113,11 @@ def problem_for(instance: Instance, objective: str | None = None) -> Problem:
     InputError
         No objective is given or known, none of its problems fits, or more than one does.
     """
+    if not isinstance(instance, Instance):
+        kind = type(instance).__name__
+        raise InputError(
+            f"the instance is a {kind}; hetopt.read(path) makes an Instance of a file, Instance.build of records"
+        )
     known = list(problems())
     asked = objective or instance.question.get("objective")
     if asked is None:

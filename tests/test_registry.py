@@ -103,6 +103,10 @@ class TestObjectives:
         with pytest.raises(InputError, match=r"asks no question; choose one with --objective: .*makespan"):
             registered.problem_for(self.instance.with_question({}))
 
+    def test_a_path_in_place_of_an_instance(self):
+        with pytest.raises(InputError, match=r"the instance is a str; hetopt\.read\(path\)"):
+            registered.problem_for("jobs.json", "makespan")
+
     def test_none_such(self):
         with pytest.raises(InputError, match="there is no objective 'makespam'; did you mean 'makespan'"):
             registered.problem_for(self.instance, "makespam")

@@ -193,7 +193,11 @@ def versions(as_json: bool) -> int:
 @click.option("--file", type=click.Path(path_type=Path), help="Your own devices and prices; they override these.")
 @JSON
 def devices(name: str | None, file: Path | None, as_json: bool) -> int:
-    """Show the catalogue of devices, or the data sheet of NAME (any case and punctuation; a unique beginning will do)."""
+    """Show the catalogue of devices, or the data sheet of NAME (any case and punctuation; a unique beginning will do).
+
+    Memory in GB, as sold and usable; bandwidth of memory, of the link to the host and between peers in GB/s; dense fp16 in
+    TFLOPS, int8 in TOPS.
+    """
     import msgspec
 
     from hetopt.costs import catalogue

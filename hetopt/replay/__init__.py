@@ -65,7 +65,8 @@ def replay(instance: Instance, solution: Solution, problem: str, question: Mappi
         return _cyclic(instance, solution, problem, question)
     if problem not in (*MAKESPAN, "schedule.online"):
         known = ", ".join((*MAKESPAN, "schedule.online", *CYCLIC))
-        raise InputError(f"a plan of {problem} has no start times to replay; these have: {known}")
+        rounds = "" if solution.shares is None else "; hetopt.rounds.simulate keeps shares of a cluster in rounds"
+        raise InputError(f"a plan of {problem} has no start times to replay; these have: {known}{rounds}")
     return _once(instance, solution, problem, question)
 
 

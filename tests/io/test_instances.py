@@ -458,6 +458,11 @@ def test_numbers_of_arrays_leave_room_for_sums() -> None:
     assert Instance.from_times([[1e140, np.inf]]).time[0, 0] == 1e140
 
 
+def test_rows_of_different_lengths_are_refused() -> None:
+    with pytest.raises(InputError, match="rows of different lengths"):
+        Instance.from_times([[1, 2], [3]])
+
+
 def test_numbers_of_devices_built_in_python_are_checked() -> None:
     with pytest.raises(InputError, match=r"\$\.devices\[0\]\.memory is -1, expected a finite number >= 0"):
         Instance.build([Device(name="a", memory=-1)], [Job(name="j", time=[1])])
