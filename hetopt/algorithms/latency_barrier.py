@@ -31,14 +31,12 @@ from hetopt.algorithms.jit import njit
 from hetopt.algorithms.latency_gaps import earliest, gaps_of, pins_of, within
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
 from hetopt.algorithms.latency_lattice import Lattice, cuts, tails
+from hetopt.algorithms.latency_steps import accelerators, blocks, scratch_of, view_of
 
 __all__ = ["Barriers", "barriers"]
 
 Ints = NDArray[np.int64]
 _BUDGET = 2_000_000  # steps of a kernel call, about 0.1 s
-
-
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Barriers(NamedTuple):
@@ -97,7 +95,7 @@ def barriers(
     cut = cuts(graph)
     arrays = tuple(np.full((graph.count + 1, size), NEVER) for _ in range(9))
     rest, after, reached = np.zeros(size, np.int64), arrays[0], arrays[1]
-    view, scratch = _view(graph), _scratch(graph, size)
+    view, scratch = view_of(graph), scratch_of(graph, size)
     _remaining(lattice, tails(graph), rest)
     sent, hold, hold_open = np.zeros(size, np.int64), np.full(size, NEVER), np.full(size, NEVER)
     _sent(lattice, cut, graph.net_source, graph.send, *pins_of(graph), sent)
@@ -120,63 +118,6 @@ def barriers(
             if should_stop():
                 return None
     return Barriers(cap, reached, closed, left, open_left, open_total, grow, grow_open, grow_inner)
-
-
-class _View(NamedTuple):
-    acc: Ints
-    host: Ints
-    size: Ints
-    room: Ints
-    pred_ptr: Ints
-    pred: Ints
-    enter: Ints
-    succ_ptr: Ints
-    leave: Ints
-    net_ptr: Ints
-    net_source: Ints
-    arrive: Ints
-    send: Ints
-    in_ptr: Ints
-    in_net: Ints
-
-
-class _Scratch(NamedTuple):
-    stamp: Ints
-    turn: Ints
-    stack: Ints
-    pins: Ints
-    sends: NDArray[np.bool_]
-    inside: Ints
-    ready: Ints
-    running: Ints
-    alone: Ints
-    target: Ints
-    cost: Ints
-    other: Ints
-    best: Ints
-
-
-def _view(graph: LatencyGraph) -> _View:
-    return _View(*(getattr(graph, name) for name in _View._fields))
-
-
-def _scratch(graph: LatencyGraph, ideals: int) -> _Scratch:
-    n, nets = graph.n, len(graph.arrive)
-    return _Scratch(
-        np.zeros(ideals, np.int64),
-        np.zeros(1, np.int64),
-        np.zeros((n + 2, 5), np.int64),
-        np.zeros(nets, np.int64),
-        np.zeros(nets, np.bool_),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
-        np.zeros(ideals, np.int64),
-        np.zeros(ideals, np.int64),
-        np.zeros(ideals, np.int64),
-        np.zeros(ideals + 1, np.int64),
-    )
 
 
 @njit
@@ -222,157 +163,6 @@ def _hold(lattice, cut, acc, rest, sent, hold, hold_open):  # type: ignore[no-un
                 hold_open[i] = min(hold_open[i], acc[v] + (hold[j] if cut[v] else hold_open[j]))
 
 
-@_inner
-def _accelerators(i, limit, g, lattice, cut, hold, hold_open, s):  # type: ignore[no-untyped-def]
-    """Ideals that an accelerator with a cut leads to from ideal ``i``, with its load, while load + hold stays below limit.
-
-    Fills ``s.target``, ``s.cost`` and, with bytes, ``s.other``; returns how many, and the steps taken. Nets are counted by
-    pins inside; what has arrived stays paid, while what is sent may still be kept inside by a larger set.
-    """
-    s.turn[0] += 1
-    turn = s.turn[0]
-    found = 0
-    steps = 0
-    depth = 0
-    s.stack[0, 0] = i
-    s.stack[0, 1] = lattice.ptr[i]
-    s.stack[0, 2] = -1
-    s.stamp[i] = turn
-    sure = 0
-    send = 0
-    size = 0
-    held = 0
-    while depth >= 0:
-        current = s.stack[depth, 0]
-        p = s.stack[depth, 1]
-        if p < lattice.ptr[current + 1]:
-            s.stack[depth, 1] = p + 1
-            j = lattice.cover[p]
-            v = lattice.node[p]
-            steps += 1
-            if s.stamp[j] == turn or g.acc[v] >= NEVER or size + g.size[v] > g.room[0]:
-                continue
-            s.stamp[j] = turn
-            sure += g.acc[v]
-            size += g.size[v]
-            held += cut[v]
-            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
-                h = g.in_net[q]
-                if g.net_source[h] == v:
-                    s.sends[h] = True
-                    send += g.send[h]
-                elif s.pins[h] == 0:
-                    sure += g.arrive[h]
-                s.pins[h] += 1
-                if s.sends[h] and s.pins[h] == g.net_ptr[h + 1] - g.net_ptr[h]:
-                    send -= g.send[h]
-            depth += 1
-            s.stack[depth, 0] = j
-            s.stack[depth, 1] = lattice.ptr[j]
-            s.stack[depth, 2] = v
-            if sure + (hold[j] if held > 0 else hold_open[j]) >= limit:
-                s.stack[depth, 1] = lattice.ptr[j + 1]
-            elif held > 0:
-                s.target[found] = j
-                s.cost[found] = sure + send
-                s.other[found] = size
-                found += 1
-        else:
-            v = s.stack[depth, 2]
-            depth -= 1
-            if v < 0:
-                continue
-            sure -= g.acc[v]
-            size -= g.size[v]
-            held -= cut[v]
-            for q in range(g.in_ptr[v], g.in_ptr[v + 1]):
-                h = g.in_net[q]
-                if s.sends[h] and s.pins[h] == g.net_ptr[h + 1] - g.net_ptr[h]:
-                    send += g.send[h]
-                s.pins[h] -= 1
-                if g.net_source[h] == v:
-                    s.sends[h] = False
-                    send -= g.send[h]
-                elif s.pins[h] == 0:
-                    sure -= g.arrive[h]
-    return found, steps
-
-
-@_inner
-def _blocks(i, limit, g, lattice, cut, rest, beyond, s):  # type: ignore[no-untyped-def]
-    """Ideals that a block without a cut leads to from ideal ``i``, with its length, where length + rest is below limit.
-
-    ``beyond`` bounds what follows any larger block; nodes outside may run beside the block, so tails do not.
-    ``s.other`` is the length of the block all on the host, ``NEVER`` where it cannot be.
-    """
-    s.turn[0] += 1
-    turn = s.turn[0]
-    found = 0
-    steps = 0
-    depth = 0
-    s.stack[0, 0] = i
-    s.stack[0, 1] = lattice.ptr[i]
-    s.stack[0, 2] = -1
-    s.stack[0, 3] = 0
-    s.stack[0, 4] = 0
-    s.stamp[i] = turn
-    while depth >= 0:
-        current = s.stack[depth, 0]
-        p = s.stack[depth, 1]
-        if p < lattice.ptr[current + 1]:
-            s.stack[depth, 1] = p + 1
-            j = lattice.cover[p]
-            v = lattice.node[p]
-            steps += 1
-            if s.stamp[j] == turn or cut[v]:
-                continue
-            s.stamp[j] = turn
-            on_host = 0
-            on_acc = 0
-            alone = 0
-            for q in range(g.pred_ptr[v], g.pred_ptr[v + 1]):
-                u = g.pred[q]
-                at = g.enter[q]
-                if s.inside[u] == turn:
-                    on_host = max(on_host, s.ready[u])
-                    alone = max(alone, s.alone[u])
-                    at = min(s.running[u], s.ready[u] + at)
-                on_acc = max(on_acc, at)
-            on_host = min(NEVER, on_host + g.host[v])
-            on_acc = min(NEVER, on_acc + g.acc[v])
-            done = max(s.stack[depth, 3], min(on_host, on_acc))
-            if done + beyond[j] >= limit:
-                continue
-            s.ready[v] = min(on_host, on_acc + g.leave[v])
-            s.running[v] = on_acc
-            s.alone[v] = min(NEVER, alone + g.host[v])
-            hosted = max(s.stack[depth, 4], s.alone[v])
-            s.inside[v] = turn
-            length = done
-            for q in range(lattice.front_ptr[j], lattice.front_ptr[j + 1]):
-                u = lattice.front[q]
-                if s.inside[u] == turn:
-                    length = max(length, s.ready[u])
-                    steps += 1
-            if length + rest[j] < limit:
-                s.target[found] = j
-                s.cost[found] = length
-                s.other[found] = hosted
-                found += 1
-            depth += 1
-            s.stack[depth, 0] = j
-            s.stack[depth, 1] = lattice.ptr[j]
-            s.stack[depth, 2] = v
-            s.stack[depth, 3] = done
-            s.stack[depth, 4] = hosted
-        else:
-            v = s.stack[depth, 2]
-            if v >= 0:
-                s.inside[v] = 0
-            depth -= 1
-    return found, steps
-
-
 @njit
 def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, reached, s, budget):  # type: ignore[no-untyped-def]
     """Extend barriers from ideal ``start`` on; ``after`` holds those that follow a barrier, from which blocks begin."""
@@ -396,7 +186,7 @@ def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, re
                         reached[f, j] = min(reached[f, j], after[f, j])
         first = after[layers - 1, i]
         if first + rest[i] < cap:
-            found, more = _blocks(i, cap - first, g, lattice, cut, rest, nothing, s)
+            found, more = blocks(i, cap - first, g, lattice, cut, rest, nothing, s)
             steps += more + found * layers
             for k in range(found):
                 j = s.target[k]
@@ -407,7 +197,7 @@ def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, re
         if gaps.first[i] < 0 or layers == 1:
             continue
         first = earliest(i, reached[layers - 1], gaps)
-        found, more = _accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
+        found, more = accelerators(i, cap - first, g, lattice, cut, hold, hold_open, s)
         steps += more + layers * (found + i - gaps.first[i])
         for k in range(found):
             s.other[k] = within(i, g.room[0] - s.other[k], gaps)
@@ -453,7 +243,7 @@ def _backward(  # type: ignore[no-untyped-def]
             return i
         if gaps.first[i] >= 0 and layers > 1:
             first = earliest(i, reached[top], gaps)
-            found, more = _accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
+            found, more = accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
             wide = i + 1 - gaps.first[i]
             steps += more + layers * (found + wide)
             for k in range(found):
@@ -479,7 +269,7 @@ def _backward(  # type: ignore[no-untyped-def]
                         closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
             for r in range(layers):
                 left[r, i] = closed[r, i]
-            found, more = _blocks(i, cap - first, g, lattice, cut, closed[top], open_left[top], s)
+            found, more = blocks(i, cap - first, g, lattice, cut, closed[top], open_left[top], s)
             steps += more + found * layers
             for k in range(found):
                 j = s.target[k]

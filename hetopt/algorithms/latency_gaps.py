@@ -14,16 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.jit import njit
+from hetopt.algorithms.jit import inner, njit
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
 from hetopt.algorithms.latency_lattice import Lattice
 
 __all__ = ["Gaps", "earliest", "gaps_of", "pins_of", "within"]
 
 Ints = NDArray[np.int64]
-
-
-_inner = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Gaps(NamedTuple):
@@ -110,7 +107,7 @@ def _starts(  # type: ignore[no-untyped-def]
             more[i] = NEVER
 
 
-@_inner
+@inner
 def within(i, room, gaps):  # type: ignore[no-untyped-def]
     """How many of the ideals of the gap that ends at ``i``, in ``gaps.order``, need at most ``room`` bytes."""
     low = gaps.first[i]
@@ -124,7 +121,7 @@ def within(i, room, gaps):  # type: ignore[no-untyped-def]
     return low - gaps.first[i]
 
 
-@_inner
+@inner
 def earliest(i, row, gaps):  # type: ignore[no-untyped-def]
     """Earliest time in ``row`` plus what it pays more, over the ideals of the gap that ends at ``i``."""
     least = NEVER
