@@ -373,7 +373,11 @@ def why_impossible(instance: Instance, rules: ChainRules) -> str:
             "stages keeps the other constraints; with empty devices allowed there is a plan"
         )
     if rules.period is not None and feasible(chain, replace(rules, period=None)):
-        return f"period: no plan keeps every device and transfer within {rules.period:.9g} s; without that limit there is a plan"
+        least = _least_period(chain, rules, rules.period)
+        return (
+            f"period: no plan keeps every device and transfer within {rules.period:.9g} s; within {least:.6g} s there is one: "
+            f"{least - rules.period:.6g} s short"
+        )
     if feasible(chain, rules, extra=math.inf):
         extra = _least_extra(chain, rules)
         cache = f" with KV cache for {rules.tokens} tokens" if rules.tokens else ""
@@ -383,6 +387,20 @@ def why_impossible(instance: Instance, rules: ChainRules) -> str:
     return (
         "no cut of the sequence keeps all constraints: what each device can run, cuts, groups, links, memory and period"
     )
+
+
+def _least_period(chain: Chain, rules: ChainRules, refuted: float) -> float:
+    """Seconds within which there is a plan, at most a millionth more than the least; ``refuted`` are too few."""
+    passing = chain.passing()
+    seconds = np.where(np.isfinite(chain.time), chain.time, 0.0).max(axis=1)
+    enough = max(math.fsum(seconds.tolist()), float(passing[np.isfinite(passing)].max(initial=0.0)))
+    while enough - refuted > 1e-6 * enough:
+        middle = (enough + refuted) / 2
+        if feasible(chain, replace(rules, period=middle)):
+            enough = middle
+        else:
+            refuted = middle
+    return enough
 
 
 def _least_extra(chain: Chain, rules: ChainRules) -> int:

@@ -464,3 +464,11 @@ def test_a_number_too_large_for_an_option_is_told():
     """A period of 400 digits is bad input, from a file or a caller, never a crash."""
     with pytest.raises(hetopt.InputError, match="period is beyond 1e308"):
         hetopt.solve(hetopt.Instance.from_times([[1.0]]), objective="chain-latency", options={"period": 10**400})
+
+
+@pytest.mark.parametrize("objective", ["chain-bottleneck", "chain-latency"])
+def test_a_period_that_none_keeps_tells_by_how_much(objective):
+    """5 + 4 and 7 on two devices: 9 seconds."""
+    told = infeasible(weighed([5, 4, 7], 2), objective, period=2)
+    assert told == "period: no plan keeps every device and transfer within 2 s; within 9 s there is one: 7 s short"
+    assert "within 9 s there is one: 9 s short" in infeasible(weighed([5, 4, 7], 2), objective, period=0)
