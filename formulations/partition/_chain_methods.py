@@ -129,7 +129,7 @@ class Count(Method):
         problem = question.problem
         assert isinstance(problem, ChainProblem)
         certificate = problem.count(instance, question)
-        control.report_bound(problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, certificate)
         return Outcome()
 
 
@@ -341,18 +341,15 @@ def shortest(
     return int(answer[0])
 
 
-def prove(
-    problem: Problem, instance: Instance, question: Question, chain: Chain, control: Control, bound: float
-) -> None:
+def prove(instance: Instance, question: Question, chain: Chain, control: Control, bound: float) -> None:
     """Store the bound as a certificate where its replay takes seconds at most, and time is left for it."""
     if chain.order != rules_of(instance, question).order:
         return  # one order of many was tried: its bound is none of the question's
     blind = chain.way == (None,) and not chain.data.any() and question["empty"]
     if len(chain.states.tail) * (1 if blind else len(chain.cut)) > REPLAYED_STEPS or control.remaining < 5:
         return
-    certificate = {"kind": "refuted", "value": bound}
     try:
-        control.report_bound(problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, {"kind": "refuted", "value": bound})
     except ValueError:
         return  # the walk is longer than it looked: the algorithm's own proof stands
 

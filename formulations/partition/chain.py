@@ -128,7 +128,7 @@ class Bottleneck(ChainProblem):
         bound = ticks.seconds(refuted + 1)
         control.report_bound(bound, "algorithm")
         if not halted(control):
-            prove(self, instance, question, chain, control, bound)
+            prove(instance, question, chain, control, bound)
         if question["then"] == "stages" and not halted(control):
             fewest_stages(chain, limits.low, ticks, best, control)
         elif question["then"] == "balance" and not halted(control):
@@ -288,7 +288,7 @@ class Tokens(ChainProblem):
         bound = float(-(refuted + 1) * rules.block)
         control.report_bound(bound, "algorithm")
         if not halted(control):
-            prove(self, instance, question, chain, control, bound)
+            prove(instance, question, chain, control, bound)
         if question["then"] == "stages" and not halted(control):
             low = chain.windows(replace(rules, tokens=max(rules.tokens, -known * rules.block)))
             ticks = Ticks.of(chain, rules.period)

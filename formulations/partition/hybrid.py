@@ -147,8 +147,7 @@ class Count(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """One pass."""
-        certificate = {"kind": "count"}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, {"kind": "count"})
         return Outcome()
 
 

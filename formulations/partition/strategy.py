@@ -58,8 +58,7 @@ class Table(Method):
         values = _values(instance)
         model, data = max(values, key=lambda pair: (values[pair], -pair[0] * pair[1]))
         control.report_plan(Solution(details={"model": model, "data": data}))
-        certificate = {"kind": "table"}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, {"kind": "table"})
         return Outcome()
 
 

@@ -119,8 +119,7 @@ class Paths(Method):
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
         """The replay is the computation."""
-        certificate = {"kind": "paths"}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, {"kind": "paths"})
         return Outcome()
 
 

@@ -74,6 +74,7 @@ from hetopt.verify.streams import streams_of
 __all__ = ["PROBLEMS", "Bounds", "Periodic", "PeriodicDrops", "PeriodicRate"]
 
 _MAPPING = Option("mapping", ("fixed", "free"), "fixed", "one way for all frames of a model, or one for each frame")
+_MANY_FRAMES = 60  # in a cycle: more are slow to prove, and mostly periods that were rounded
 _CYCLES = Option("cycles", int, 1, "hyperperiods after which the schedule repeats")
 
 
@@ -91,7 +92,12 @@ class Bounds(Method):
             if prices is not None:
                 certificate = {"kind": "alone-and-prices", "prices": prices}
                 control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
-        return Outcome()
+        cycles = question["cycles"]
+        frames, seconds = sum(model.frames for model in streams.models) * cycles, streams.hyperperiod * cycles
+        if frames <= _MANY_FRAMES:
+            return Outcome()
+        hint = "periods with a smaller common multiple make it shorter, and plan and bound better"
+        return Outcome(notes=(f"the schedule repeats after {seconds:.6g} s with {frames} frames; {hint}",))
 
 
 _POLICIES = [*((policy, "cut") for policy in POLICIES), ("edf", "best-device"), ("edf", "one-device")]

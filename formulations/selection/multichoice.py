@@ -266,13 +266,8 @@ class Prices(Method):
             return seen.value
 
         def proves(prices: NDArray[np.float64]) -> float:
-            certificate = {
-                "kind": "prices",
-                "prices": dict(zip(budgets(instance, question), prices.tolist(), strict=True)),
-            }
-            bound = problem.replay(instance, question, certificate)
-            control.report_bound(bound, "replayed", certificate)
-            return bound
+            named = dict(zip(budgets(instance, question), prices.tolist(), strict=True))
+            return question.prove(instance, control, {"kind": "prices", "prices": named})
 
         price(score, amount, all_modes.start, most, control.should_stop, choice, proves)
         return Outcome()

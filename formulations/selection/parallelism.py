@@ -164,8 +164,7 @@ class Table(Method):
         cpus, cost = question["cpus"], isinstance(question.problem, ParallelismCost)
         best = rows_of(instance)[int(values_of(instance, cpus, cost).argmin())]
         control.report_plan(_plan(instance, best, cpus))
-        certificate = {"kind": "table"}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(instance, control, {"kind": "table"})
         return Outcome()
 
 

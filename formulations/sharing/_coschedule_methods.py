@@ -159,7 +159,7 @@ class OddSets(Method):
                 "power": float(limit[0]),
                 "nodes": float(limit[1]),
             }
-            control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+            question.prove(instance, control, certificate)
             more = [members for members in _broken(queue, answer.x) if members not in odd]
             if not more:
                 return Outcome(solver=solver, statistics={"odd sets": len(odd), "rounds": rounds})

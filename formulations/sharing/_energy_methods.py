@@ -57,8 +57,7 @@ class Prices(Method):
                 return Outcome("limit", "time" if control.should_stop() else "other", solver)
             rounds, solver = rounds + 1, f"{answer.solver} {answer.version}"
             prices = np.asarray(answer.row_dual[model.rows_of("class")])
-            certificate = {"kind": "configuration-prices", "classes": prices.tolist()}
-            control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+            question.prove(instance, control, {"kind": "configuration-prices", "classes": prices.tolist()})
             more = _paying(classes, move, prices, np.abs(answer.row_dual[model.rows_of("accelerators")]))
             if not len(more.device):
                 break

@@ -86,8 +86,9 @@ class Barrier(Method):
         if found is None:
             return Outcome("limit", "time" if control.should_stop() else "other")
         control.report_plan(tidy(instance, found.x))
-        certificate = {"kind": "prices", "jobs": found.jobs.tolist(), "types": found.types.tolist()}
-        control.report_bound(problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(
+            instance, control, {"kind": "prices", "jobs": found.jobs.tolist(), "types": found.types.tolist()}
+        )
         return Outcome(statistics={"iterations": found.iterations})
 
 

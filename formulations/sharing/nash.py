@@ -116,8 +116,9 @@ class Barrier(Method):
         if found is None:
             return Outcome("limit", "time" if control.should_stop() else "other")
         control.report_plan(Solution(shares=found.shares))
-        certificate = {"kind": "prices", "jobs": found.jobs.tolist(), "types": found.types.tolist()}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(
+            instance, control, {"kind": "prices", "jobs": found.jobs.tolist(), "types": found.types.tolist()}
+        )
         return Outcome()
 
 
@@ -213,8 +214,9 @@ class Without(Method):
         told = {"fair": _told(instance, whole), "without": [_told(instance, one, i) for i, one in enumerate(others)]}
         parts = [part(cluster, whole.shares, one.shares, i) for i, one in enumerate(others)]
         control.report_plan(Solution(shares=whole.shares * np.array(parts)[:, None], details=told))
-        certificate = {"kind": "prices", "jobs": whole.jobs.tolist(), "types": whole.types.tolist()}
-        control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+        question.prove(
+            instance, control, {"kind": "prices", "jobs": whole.jobs.tolist(), "types": whole.types.tolist()}
+        )
         return Outcome()
 
 

@@ -232,8 +232,7 @@ class Links(Method):
 
 
 def _report_links(instance: Instance, question: Question, control: Control) -> None:
-    certificate = {"kind": "links"}
-    control.report_bound(question.problem.replay(instance, question, certificate), "replayed", certificate)
+    question.prove(instance, control, {"kind": "links"})
 
 
 class Divisible(Problem):

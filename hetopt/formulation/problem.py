@@ -117,7 +117,8 @@ class Problem(ABC):
     def replay(self, instance: Instance, question: Question, certificate: Mapping[str, Any]) -> float:
         """Prove a stored certificate again without a solver; returns the bound, raises ValueError when it does not hold.
 
-        The default understands ``{"kind": "lp-dual", "method": ..., "dual": [...]}`` of any linear formulation.
+        The default understands ``{"kind": "lp-dual", "method": ..., "dual": [...]}`` of any linear formulation. A method hands
+        its certificates to :meth:`Question.prove`, which replays them before they count.
         """
         from hetopt.verify.bounds import replay_lp_dual
 

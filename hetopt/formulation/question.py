@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hetopt.control import Control
 from hetopt.errors import InputError, nearest
+from hetopt.instance import Instance
 
 if TYPE_CHECKING:
     from hetopt.formulation.problem import Problem
@@ -72,6 +74,18 @@ class Question(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.options)
+
+    def prove(self, instance: Instance, control: Control, certificate: dict[str, Any]) -> float:
+        """Replay a certificate, then report the bound it proves: what is called replayed has been. Returns the bound.
+
+        Raises
+        ------
+        ValueError
+            The certificate does not hold.
+        """
+        bound = self.problem.replay(instance, self, certificate)
+        control.report_bound(bound, "replayed", certificate)
+        return bound
 
     def to_json(self) -> dict[str, Any]:
         """``{"objective": ..., option: value, ...}``, as in an instance file."""
