@@ -149,6 +149,17 @@ class TestByHand:
         assert (one, two) == (pytest.approx(1.5), pytest.approx(2))
 
 
+def test_a_long_cycle_is_told():
+    """Periods 33, 66 and 100 repeat after 3300 with 100 + 50 + 33 frames; 99 in place of 100 after 198 with 11."""
+
+    def told(last: int) -> tuple[str, ...]:
+        jobs = (model("f", [[1]], 33), model("g", [[1]], 66), model("h", [[1]], last))
+        return hetopt.solve(asked(*jobs), method="bounds").messages
+
+    assert [text.split(";")[0] for text in told(100)] == ["the schedule repeats after 3300 s with 183 frames"]
+    assert told(99) == ()
+
+
 class TestGreatestRate:
     def test_a_period_that_is_a_deadline_bounds_the_rate(self):
         strict = model("m", [[2, 9], [9, 2]], 8)
