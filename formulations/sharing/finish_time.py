@@ -189,6 +189,7 @@ class FinishTime(SharingProblem):
     name = "sharing.finish_time"
     objectives = ("finish-time-fairness",)
     title = "time shares of a cluster, finish times fair against an even division"
+    unit = "of the time in a part of its own"
     uses = frozenset({"time", "scale", "slots", "steps", "release", "tables.isolated"})
     needs_steps = True
     options = (Option("now", float, 0.0, "seconds; what a job has waited and run counts from its release"), AGNOSTIC)

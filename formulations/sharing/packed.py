@@ -351,6 +351,7 @@ class PackedMaxMin(Packed):
     objectives = ("packed-max-min-fairness",)
     title = "time shares of a cluster whose workers two jobs may share, the worst-off job as well off as possible"
     sense = "max"
+    unit = "of a proportional share"
     uses = frozenset({"time", "scale", "slots", "weight", "tables.kind", "tables.together"})
 
     def factor(self, instance: Instance) -> Floats:
