@@ -604,6 +604,11 @@ class TestQuestion:
         with pytest.raises(InputError, match=rf"\$.question.{name} is "):
             self.ask(given={name: value})
 
+    @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+    def test_a_limit_is_finite(self, value):
+        with pytest.raises(InputError, match=r"\$\.question\.budget is .*, expected a finite number"):
+            hetopt.solve(Instance.from_times([[1.0]]), objective="budget-makespan", options={"budget": value})
+
     def test_an_unknown_option_names_the_nearest(self):
         with pytest.raises(InputError, match="unknown key 'stage'; did you mean 'stages'"):
             self.ask(given={"stage": 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from hetopt.formulation.problem import Problem
 
 __all__ = ["Option", "Question"]
+
+
+_WORDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,11 @@ class Option:
             except OverflowError:
                 raise InputError(f"$.question.{self.name} is beyond 1e308, expected a smaller number") from None
         if not isinstance(value, self.kind) or (isinstance(value, bool) and self.kind is not bool):
-            raise InputError(f"$.question.{self.name} is {value!r}, expected {self.kind.__name__}")
+            raise InputError(f"$.question.{self.name} is {value!r}, expected {_WORDS[self.kind]}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(
+                f"$.question.{self.name} is {value!r}, expected a finite number; leave it out for no limit"
+            )
         return value
 
 
