@@ -14,10 +14,9 @@ can be read back as ``memory[gpu1]`` and a column as ``x[layer3,gpu1]``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,51 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from hetopt.blocks import Block, Blocks, Labels
+
 __all__ = ["Block", "LinearModel", "ModelStatistics", "Violation"]
-
-Labels = Sequence[Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive columns or rows that share a name.
-
-    Attributes
-    ----------
-    name
-        The block's name, for example ``"memory"``.
-    start
-        Index of its first column or row.
-    shape
-        Shape of the block; ``()`` for a single column or row.
-    labels
-        One sequence of labels per axis, or None for plain numbers.
-    """
-
-    name: str
-    start: int
-    shape: tuple[int, ...]
-    labels: Labels | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of columns or rows in the block."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    def label(self, index: int) -> str:
-        """Readable name of the block's element ``index`` (0 <= index < size), such as ``x[layer3,gpu1]``."""
-        if not self.shape:
-            return self.name
-        where = np.unravel_index(index, self.shape)
-        axes = self.labels or [range(k) for k in self.shape]
-        return f"{self.name}[{','.join(str(axis[int(k)]) for axis, k in zip(axes, where, strict=True))}]"
-
-    def names(self) -> list[str]:
-        """Readable names of all elements in order."""
-        if not self.shape:
-            return [self.name]
-        axes = self.labels or [range(k) for k in self.shape]
-        return [f"{self.name}[{','.join(where)}]" for where in product(*([str(v) for v in axis] for axis in axes))]
 
 
 @dataclass(frozen=True)
@@ -121,8 +78,8 @@ class LinearModel:
         self.name = name
         self.sense: Literal["min", "max"] = "min"
         self.offset = 0.0
-        self.column_blocks: list[Block] = []
-        self.row_blocks: list[Block] = []
+        self.column_blocks = Blocks("column")
+        self.row_blocks = Blocks("row")
         self._lower: list[NDArray[np.float64]] = []
         self._upper: list[NDArray[np.float64]] = []
         self._integer: list[NDArray[np.bool_]] = []
@@ -177,11 +134,8 @@ class LinearModel:
         integer: bool,
         labels: Labels | None,
     ) -> NDArray[np.int64]:
-        if any(block.name == name for block in self.column_blocks):
-            raise ValueError(f"the model already has a column block named {name!r}; block names are unique")
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        block = Block(name, self.n_columns, shape, _checked_labels(name, shape, labels))
-        low, high = (_spread(v, shape, f"bounds of {name!r}") for v in (lower, upper))
+        block = self.column_blocks.next(name, shape, labels)
+        low, high = (_spread(v, block.shape, f"bounds of {name!r}") for v in (lower, upper))
         if np.isnan(low).any() or np.isnan(high).any():
             raise ValueError(f"a bound of column block {name!r} is not a number")
         self.column_blocks.append(block)
@@ -189,7 +143,7 @@ class LinearModel:
         self._upper.append(high)
         self._integer.append(np.full(block.size, integer))
         self._forget()
-        return np.arange(block.start, block.start + block.size, dtype=np.int64).reshape(shape)
+        return block.indices
 
     # Rows ------------------------------------------------------------------------------------------------------------
 
@@ -224,10 +178,7 @@ class LinearModel:
         ValueError
             A row or column index out of range, a coefficient that is not finite, a name used before.
         """
-        if any(block.name == name for block in self.row_blocks):
-            raise ValueError(f"the model already has a row block named {name!r}; block names are unique")
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        block = Block(name, self.n_rows, shape, _checked_labels(name, shape, labels))
+        block = self.row_blocks.next(name, shape, labels)
         groups = []
         for row, column, value in terms:
             r, c, v = np.broadcast_arrays(
@@ -241,7 +192,7 @@ class LinearModel:
             if not np.isfinite(v).all():
                 raise ValueError(f"a coefficient of row block {name!r} is not finite")
             groups.append((r.ravel() + block.start, c.ravel(), v.ravel()))
-        low, high = (_spread(v, shape, f"bounds of {name!r}") for v in (lower, upper))
+        low, high = (_spread(v, block.shape, f"bounds of {name!r}") for v in (lower, upper))
         if np.isnan(low).any() or np.isnan(high).any():
             raise ValueError(f"a bound of row block {name!r} is not a number")
         for r, c, v in groups:
@@ -252,7 +203,7 @@ class LinearModel:
         self._row_lower.append(low)
         self._row_upper.append(high)
         self._forget()
-        return np.arange(block.start, block.start + block.size, dtype=np.int64).reshape(shape)
+        return block.indices
 
     # Objective -------------------------------------------------------------------------------------------------------
 
@@ -284,12 +235,12 @@ class LinearModel:
     @property
     def n_columns(self) -> int:
         """Number of columns (variables)."""
-        return self.column_blocks[-1].start + self.column_blocks[-1].size if self.column_blocks else 0
+        return self.column_blocks.size
 
     @property
     def n_rows(self) -> int:
         """Number of rows (constraints)."""
-        return self.row_blocks[-1].start + self.row_blocks[-1].size if self.row_blocks else 0
+        return self.row_blocks.size
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
@@ -344,27 +295,27 @@ class LinearModel:
 
     def column_name(self, index: int) -> str:
         """Readable name of column ``index``, such as ``x[layer3,gpu1]``."""
-        return _name(self.column_blocks, index)
+        return self.column_blocks.name(index)
 
     def row_name(self, index: int) -> str:
         """Readable name of row ``index``, such as ``memory[gpu1]``."""
-        return _name(self.row_blocks, index)
+        return self.row_blocks.name(index)
 
     def column_names(self) -> list[str]:
         """Readable names of all columns in order."""
-        return [name for block in self.column_blocks for name in block.names()]
+        return self.column_blocks.names()
 
     def row_names(self) -> list[str]:
         """Readable names of all rows in order."""
-        return [name for block in self.row_blocks for name in block.names()]
+        return self.row_blocks.names()
 
     def columns(self, name: str) -> NDArray[np.int64]:
         """Indices of the column block ``name``, in its shape."""
-        return _indices(self.column_blocks, name)
+        return self.column_blocks.indices(name)
 
     def rows_of(self, name: str) -> NDArray[np.int64]:
         """Indices of the row block ``name``, in its shape."""
-        return _indices(self.row_blocks, name)
+        return self.row_blocks.indices(name)
 
     # Questions -------------------------------------------------------------------------------------------------------
 
@@ -408,7 +359,8 @@ class LinearModel:
         other = LinearModel(f"{self.name}-relaxed")
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("name", "integrality", "_integer")})
         other._integer = [np.zeros(len(part), bool) for part in self._integer]
-        for name in ("column_blocks", "row_blocks", "_lower", "_upper", "_row_lower", "_row_upper"):
+        other.column_blocks, other.row_blocks = self.column_blocks.copy(), self.row_blocks.copy()
+        for name in ("_lower", "_upper", "_row_lower", "_row_upper"):
             setattr(other, name, list(getattr(self, name)))
         other._terms = _Rows(list(self._terms.row), list(self._terms.column), list(self._terms.value))
         return other
@@ -497,33 +449,8 @@ def _spread(value: ArrayLike, shape: tuple[int, ...], what: str) -> NDArray[np.f
         raise ValueError(f"{what} have shape {np.shape(value)}, which does not fit the block's shape {shape}") from None
 
 
-def _checked_labels(name: str, shape: tuple[int, ...], labels: Labels | None) -> Labels | None:
-    if labels is not None and [len(axis) for axis in labels] != list(shape):
-        raise ValueError(
-            f"labels of block {name!r} have lengths {[len(a) for a in labels]}, the block has shape {shape}"
-        )
-    return labels
-
-
 def _join(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _name(blocks: list[Block], index: int) -> str:
-    starts = [block.start for block in blocks]
-    k = int(np.searchsorted(starts, index, side="right")) - 1
-    while k >= 0 and blocks[k].size == 0:
-        k -= 1
-    if k < 0 or not 0 <= index - blocks[k].start < blocks[k].size:
-        raise IndexError(f"the model has no column or row {index}")
-    return blocks[k].label(index - blocks[k].start)
-
-
-def _indices(blocks: list[Block], name: str) -> NDArray[np.int64]:
-    for block in blocks:
-        if block.name == name:
-            return np.arange(block.start, block.start + block.size, dtype=np.int64).reshape(block.shape)
-    raise KeyError(f"the model has no block {name!r}; it has {', '.join(block.name for block in blocks) or 'none'}")
 
 
 def _range(values: NDArray[np.float64]) -> tuple[float, float] | None:

@@ -19,6 +19,7 @@ FLOORS = {
     "hetopt": GROUND,
     "hetopt._columns": GROUND,
     "hetopt._filling": GROUND,
+    "hetopt.blocks": GROUND,
     "hetopt.clock": GROUND,
     "hetopt.control": GROUND,
     "hetopt.errors": GROUND,

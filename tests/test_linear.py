@@ -79,7 +79,7 @@ def test_plain_numbers_stand_for_missing_labels_and_empty_blocks_have_no_names()
     model.binary("y", (2, 2))
     assert model.column_names() == ["y[0,0]", "y[0,1]", "y[1,0]", "y[1,1]"]
     assert model.column_name(3) == "y[1,1]"
-    with pytest.raises(IndexError, match="no column or row 4"):
+    with pytest.raises(IndexError, match="no column 4"):
         model.column_name(4)
 
 
