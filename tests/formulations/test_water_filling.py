@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import hetopt
-from formulations.sharing.water_filling import PROBLEM, by_simplex, fill
+from formulations.sharing._water_programs import by_simplex
+from formulations.sharing._water_rounds import fill
+from formulations.sharing.water_filling import PROBLEM
 from hetopt import InputError, Instance, VerificationError
 from hetopt.io import generators
 from hetopt.records import Device, Job
