@@ -95,6 +95,8 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
     console.print(head)
     for sentence in result.infeasible:
         console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
+    if result.status == "infeasible":
+        console.print("  what would mend it: `hetopt explain`", highlight=False)
     if result.reason in ("limit", "interrupted", "error"):
         console.print(f"  stopped by  {result.limit or result.reason}{' limit' if result.limit else ''}")
     if result.objective is not None:

@@ -65,7 +65,9 @@ class TestResult:
 
     def test_an_infeasible_one_says_why(self, monkeypatch):
         instance = Instance.from_times([[1]], memory=[2], capacity=[1])
-        assert "1 bytes short" in self.shown(instance, monkeypatch)
+        text = self.shown(instance, monkeypatch)
+        assert "1 bytes short" in text
+        assert "what would mend it: `hetopt explain`" in text
 
 
 def test_no_progress_where_nobody_looks(capfd):
