@@ -43,7 +43,8 @@ def test_jobs_of_no_length_are_told_apart_by_their_sequence(method):
         [[0.0], [0.0], [0.0]], tables={"setup": [setup]}, question={"objective": "setup-makespan"}
     )
     result = hetopt.solve(instance, method=method)
-    assert (result.objective, result.messages) == (0.0, ())
+    assert result.objective == 0.0
+    assert not [told for told in result.messages if "rejected" in told]
     hetopt.verify(instance, decode_result(encode_result(result, instance), instance))
     wrong = {"sequence": {instance.device_names[0]: [*instance.labels]}}
     with pytest.raises(hetopt.VerificationError, match="setup"):

