@@ -2,7 +2,7 @@
 
 In a full pipeline every device works on another input; the time between two results is the largest load of a device, and the
 throughput its inverse. Transfers go through host memory: an accelerator pays for each output it sends and for each it
-receives, once, however many consumers there are; a host device (a CPU) pays nothing and has no memory limit.
+receives, once, however many consumers there are; a host device (a CPU) pays nothing, and its memory binds where it is stated.
 
 Sets and data
     v in V      classes: tasks that share a device (a ``group``; a forward task with its backward task)
