@@ -233,6 +233,7 @@ class Columns:
 
 
 def defaults(j: int, n: int) -> dict[str, Any]:
+    """Columns of ``j`` jobs and ``n`` tasks of which nothing is said."""
     facts: dict[str, Any] = {key: np.full(j, value) for key, value in JOB_FACTS.items()}
     facts |= {key: np.full(n, value) for key, value in TASK_FACTS.items()}
     return facts | {
@@ -244,6 +245,7 @@ def defaults(j: int, n: int) -> dict[str, Any]:
 
 
 def codes(names: Mapping[int, str | None], n: int) -> tuple[Ints, tuple[str, ...]]:
+    """(n,) number of each task's name, counted in order of first appearance and -1 for none, and the names."""
     code: dict[str, int] = {}
     group = np.full(n, -1, np.int64)
     for k, name in names.items():
@@ -327,6 +329,7 @@ def in_range(value: int | float) -> bool:
 
 
 def refuse_number(path: str, value: int | float, also: str = ", or null where the task cannot run") -> NoReturn:
+    """Raise the InputError that says what is wrong with a number at a path of the file."""
     if isinstance(value, int) and value > EXACT:
         raise InputError(f"{path} is an integer beyond 2^53; expected smaller numbers: use a larger unit")
     if LARGEST < value < np.inf:

@@ -108,6 +108,7 @@ def shop_of(instance: Instance) -> Shop:
 
 
 def whole(instance: Instance) -> bool:
+    """Whether all facts are integers, and so the values of plans whose weights are."""
     shop = shop_of(instance)
     facts = [fact[np.isfinite(fact)] for fact in shop]
     return instance.integral and all((fact == np.floor(fact)).all() for fact in facts)

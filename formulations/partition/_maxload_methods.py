@@ -164,6 +164,7 @@ class Exchange(Method):
 
 
 def replay_maxload(instance: Instance, certificate: Mapping[str, Any]) -> float:
+    """The bound that a stored claim proves; ValueError when it does not hold."""
     from hetopt.verify.maxload_certificates import replay
 
     claim = certificate.get("claim")

@@ -69,6 +69,7 @@ class CompletionProgram(NamedTuple):
 
     @classmethod
     def of(cls, time: ArrayLike, weight: ArrayLike | None, ready: ArrayLike | None) -> CompletionProgram:
+        """The program of times (n, m), weights (n,) and ready times (m,); ValueError where they do not agree."""
         matrix = check_times(time, runnable=True)
         n, m = matrix.shape
         weights, start = check_weights(weight, n), check_ready(ready, m)

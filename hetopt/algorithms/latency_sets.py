@@ -15,6 +15,7 @@ __all__ = ["begin_sets", "grow"]
 
 @inner
 def begin_sets(k, s):  # type: ignore[no-untyped-def]
+    """Begin with the empty set above the ideal at hand."""
     state = s.state
     state[at.TURN] += 1
     state[at.DEPTH] = 0

@@ -64,6 +64,7 @@ class Family:
         return self
 
     def members(self, prefix: int) -> Ints:
+        """Classes of a state, ascending."""
         if isinstance(self.table, Chain):
             return np.sort(self.table.order[: self.table.stops[prefix]])
         return self.table.members(prefix)

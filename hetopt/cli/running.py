@@ -32,6 +32,7 @@ __all__ = [
 
 
 def user_formulation(formulation: Path | None) -> None:
+    """Load the file of ``--formulation``, if one is given."""
     if formulation is not None:
         from hetopt.registry import add_file
 
@@ -39,6 +40,7 @@ def user_formulation(formulation: Path | None) -> None:
 
 
 def read_instance(file: Path, formulation: Path | None) -> Instance:
+    """The instance in FILE, after the user's formulation is known."""
     import hetopt
 
     user_formulation(formulation)
@@ -59,6 +61,7 @@ def tell_unasked(instance: Instance, formulation: Path | None, objective: str | 
 
 
 def value_of(text: str) -> Any:
+    """A word of the command line as JSON where it is JSON, else the word."""
     import msgspec
 
     try:
@@ -137,6 +140,7 @@ def finish(result: Result, instance: Instance, output: Path | None, as_json: boo
 
 
 def print_json(record: Any) -> None:
+    """Write one object and a line end to standard output."""
     import msgspec
 
     from hetopt.io.results import plain

@@ -12,6 +12,8 @@ __all__ = ["FILE", "FORMULATION", "JSON", "LIMITS", "OUTPUT", "QUESTION", "Bytes
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]
+    """Seconds, also as ``90s``, ``5m`` or ``1h``."""
+
     name = "SEC"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
@@ -28,6 +30,8 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
 
 
 class Gap(click.ParamType):  # type: ignore[type-arg]
+    """A relative gap, also in percent."""
+
     name = "GAP"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
@@ -44,6 +48,8 @@ class Gap(click.ParamType):  # type: ignore[type-arg]
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]
+    """Bytes, also in powers of 1024 as ``4G`` or ``4GiB``."""
+
     name = "BYTES"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
@@ -59,6 +65,8 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]
+    """A setting ``KEY=VALUE``."""
+
     name = "KEY=VALUE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
@@ -71,6 +79,8 @@ class Pair(click.ParamType):  # type: ignore[type-arg]
 
 
 def options_of(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several click options as one decorator, shown in this order."""
+
     def decorate(function: Any) -> Any:
         for option in reversed(options):
             function = option(function)
