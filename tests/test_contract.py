@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tampering import slips
 
 import hetopt
 from hetopt import InputError, Instance, Solution, VerificationError, solvers
@@ -504,7 +505,8 @@ class TestResults:
         result = hetopt.solve(instance)
         if result.solution is None:
             pytest.skip("there is no plan")
-        for damaged in damages(result.solution):
+        slipped = slips(instance, result.solution, seed, 12)
+        for damaged in (*damages(result.solution), *(plan for plan in slipped if not isinstance(plan, str))):
             try:
                 report = hetopt.verify(instance, replace(result, solution=damaged))
             except (VerificationError, InputError) as error:
