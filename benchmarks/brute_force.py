@@ -8,8 +8,8 @@ true; the result read back from its file is verified. Exact methods are to end p
 in the table. Of the best plan found some 40 copies, with a part taken away or one thing changed, are verified: each is refused or
 is as good a plan; none is called valid and better than the optimum.
 
-All questions get a block of instances, then all the next one, so that after any time all were tried alike. Blocks in FILE are not
-run again. A contradiction ends the run with exit 1.
+All questions get a block of instances, those that took least so far first, then all the next one, so that after any time all were
+tried about alike. Instances in FILE are not run again; `--count 0` prints its table. A contradiction ends the run with exit 1.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HETOPT_LONG_TESTS", "1")
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests"), str(Path(__file__).parent)]
@@ -57,7 +58,7 @@ def main() -> int:
     rows = [json.loads(line) for line in asked.log.read_text().splitlines()] if asked.log and asked.log.exists() else []
     done = {(row["name"], seed) for row in rows for seed in range(*row["seeds"])}
     for first in range(0, asked.count, asked.block):
-        for name in names:
+        for name in sorted(names, key=lambda name: _cost(rows, name)):
             seeds = [s for s in range(first, min(first + asked.block, asked.count)) if (name, s) not in done]
             if not seeds:
                 continue
@@ -83,6 +84,12 @@ def main() -> int:
             f"{total['seconds']:.0f} |"
         )
     return 0
+
+
+def _cost(rows: list[dict[str, Any]], name: str) -> float:
+    """Seconds an instance so far."""
+    own = [row for row in rows if row["name"] == name]
+    return sum(row["seconds"] for row in own) / max(1, sum(row["instances"] for row in own))
 
 
 def block(name: str, seeds: list[int]) -> dict[str, float]:
