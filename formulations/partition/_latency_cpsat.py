@@ -25,6 +25,7 @@ from hetopt.solution import Solution
 
 __all__ = ["CPSAT"]
 
+MOST_LITERALS = 3_000_000  # a gigabyte while it is built, some seconds
 _BITS = 31
 
 
@@ -34,6 +35,11 @@ class CPSAT(ConstraintModel):
     name = "cpsat"
     title = "CP-SAT (1)-(9), any number of subgraphs, seconds rounded down for the bound"
     kind = "exact"
+
+    def fits(self, instance: Instance, question: Question) -> str | None:
+        """A model that memory can hold."""
+        size = self.size(instance, question)
+        return f"it would have up to {size:,} literals, more than {MOST_LITERALS:,}" if size > MOST_LITERALS else None
 
     def size(self, instance: Instance, question: Question) -> int:
         """Literals in constraints."""

@@ -18,6 +18,8 @@ from hetopt.solution import Solution
 
 __all__ = ["CPSAT"]
 
+MOST_LITERALS = 3_000_000  # half a gigabyte while it is built, some seconds
+
 
 class CPSAT(ConstraintModel):
     """(1)-(8) in CP-SAT, with loads in integers that round down, so that its bound is a bound."""
@@ -30,8 +32,12 @@ class CPSAT(ConstraintModel):
     shift = 30
 
     def fits(self, instance: Instance, question: Question) -> str | None:
-        """The plain rules only."""
-        return plain_rules(instance, question)
+        """The plain rules only, and a model that memory can hold."""
+        size = self.size(instance, question)
+        too_large = (
+            f"it would have up to {size:,} literals, more than {MOST_LITERALS:,}" if size > MOST_LITERALS else None
+        )
+        return plain_rules(instance, question) or too_large
 
     def size(self, instance: Instance, question: Question) -> int:
         """Literals in constraints, before anything is contracted."""

@@ -181,7 +181,11 @@ class MaxLoad(Problem):
                 if question["contiguous"] == "none" and question["passes"] == "sum"
                 else ()
             ),
-            Step("cpsat", "exact, starts from the best plan so far"),
+            *(
+                (Step("cpsat", "exact, starts from the best plan so far"),)
+                if self.method("cpsat").fits(instance, question) is None
+                else ()
+            ),
         )
 
     def _ruled_plan(self, instance: Instance, question: Question, first: Step) -> Sequence[Step]:

@@ -7,8 +7,10 @@ import pytest
 
 import hetopt
 from hetopt.errors import VerificationError
+from hetopt.instance import Instance
 from hetopt.io import importers
-from hetopt.registry import problem
+from hetopt.records import Device
+from hetopt.registry import problem, problem_for
 from hetopt.solution import Solution
 
 # Optima of contiguous partition (chains of ideals), Tarnawski et al. (NeurIPS 2020) workloads: the reference dynamic program's
@@ -155,3 +157,16 @@ def test_the_milp_is_right_in_any_unit_of_time(scale, contiguous):
         assert result.status == "optimal"
         assert result.objective == pytest.approx(min(values), rel=1e-6)
         assert result.bound <= min(values) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+def test_a_model_that_no_memory_holds_is_not_built(objective):
+    n = 40_000
+    instance = Instance.from_graph(
+        np.ones((n, 8)), [(k, k + 1) for k in range(n - 1)], devices=[Device(name=f"d{k}", type="g") for k in range(8)]
+    )
+    asked = {"contiguous": "none"} if objective == "throughput" else {"subgraphs": 2}
+    one = problem_for(instance, objective)
+    question = one.question(instance, {"objective": objective, **asked})
+    assert "literals, more than 3,000,000" in one.method("cpsat").fits(instance, question)
+    assert "cpsat" not in [step.method for step in one.plan(instance, question)]
