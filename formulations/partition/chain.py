@@ -81,7 +81,8 @@ from hetopt.control import Control
 from hetopt.formulation import Option, Question
 from hetopt.instance import Instance
 from hetopt.solution import Solution
-from hetopt.verify.chain import ChainReport, ChainRules, check_chain, possible
+from hetopt.verify.chain import ChainReport, ChainRules, check_chain
+from hetopt.verify.chain_proof import possible
 
 __all__ = ["PROBLEMS", "Bottleneck", "Cost", "Latency", "Tokens"]
 
