@@ -56,7 +56,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from formulations.schedule._periodic import earliest, plan_of, shortest_cycle
-from formulations.schedule._periodic_cpsat import Cyclic, CyclicRate
+from formulations.schedule._periodic_missing import CPSAT, CPSATRate
 from formulations.schedule._periodic_policies import Policy, PolicyRate
 from formulations.schedule._periodic_prices import device_prices, too_short
 from formulations.schedule._periodic_samples import every_order, placed, sample_of
@@ -119,7 +119,7 @@ class Periodic(Problem):
         _CYCLES,
         Option("drop_cost", float, None, "deadlines that a dropped frame counts for; none may be dropped without"),
     )
-    methods = (Cyclic(), Bounds(), *(Policy(*pair) for pair in _POLICIES), Search())
+    methods = (CPSAT(), Bounds(), *(Policy(*pair) for pair in _POLICIES), Search())
 
     def fits(self, instance: Instance) -> str | None:
         """Refuse what the mathematics leaves out."""
@@ -299,7 +299,7 @@ class PeriodicRate(Periodic):
         _CYCLES,
         Option("least_rate", float, 0.01, "rate below which nothing is sought"),
     )
-    methods = (CyclicRate(), Bounds(), *(PolicyRate(*pair) for pair in _POLICIES), SearchRate())
+    methods = (CPSATRate(), Bounds(), *(PolicyRate(*pair) for pair in _POLICIES), SearchRate())
 
     def fits(self, instance: Instance) -> str | None:
         """Refuse models that may run in no time as well, at any rate."""

@@ -195,6 +195,21 @@ class TestInfeasible:
         result = hetopt.solve(asked(model("m", [[5]], 9, deadline=4), objective="periodic-rate"))
         assert (result.exit_code, "however rarely" in result.infeasible[0]) == (3, True)
 
+    def test_three_of_six_seconds_on_two_processors_need_twelve(self):
+        """Loads of 18 in 20 are no reason; two of three models share a processor."""
+        jobs = [model(name, [[6, 6]], 10) for name in "xyz"]
+        result = hetopt.solve(asked(*jobs, devices="pq"), time_limit=60)
+        assert result.exit_code == 3
+        assert "periods: with all of them 1.2 times as long there is a plan" in result.infeasible[0]
+
+    @pytest.mark.parametrize("objective", ["periodic-latency", "periodic-rate"])
+    def test_weights_that_fit_nowhere_together(self, objective):
+        """Three tasks of a byte each on two devices of one."""
+        jobs = [model(name, [[1, 1]], 10) for name in "xyz"]
+        result = hetopt.solve(asked(*jobs, devices="pq", memory=1, objective=objective), time_limit=60)
+        assert result.exit_code == 3
+        assert "memory: the weights alone need 1 bytes more on each device" in result.infeasible[0]
+
     def test_a_rate_out_of_reach(self):
         result = hetopt.solve(asked(model("m", [[5]], 10), objective="periodic-rate", least_rate=4))
         assert "the devices bear 2 at most: 2 too much" in result.infeasible[0]
