@@ -124,22 +124,47 @@ def _fits(stack, depth, inside, k, d, flight, budget, capacity, costs, count):  
 
     A knapsack with a few choices a class: from the cheapest ones on, memory must be saved without spending the slack.
     """
+    begin, price, room, spent, used = _choices(stack, depth, inside, k, d, flight, costs)
+    slack, need = budget - spent, used - capacity
+    if slack < 0:
+        return False
+    if need <= 0:
+        return True
+    most = np.zeros(depth, np.int64)
+    ratio, rated = np.zeros(depth, np.float64), np.zeros(depth, np.int64)
+    for i in range(depth):
+        for b in range(begin[i], begin[i + 1]):
+            if room[b] > 0:
+                most[i] = max(most[i], room[b])
+                rate = room[b] / max(price[b], 1e-9)
+                if rate > ratio[i]:
+                    ratio[i], rated[i] = rate, b
+    order = np.argsort(-ratio, kind="mergesort")
+    behind = np.zeros(depth + 1, np.int64)
+    for i in range(depth - 1, -1, -1):
+        behind[i] = behind[i + 1] + most[order[i]]
+    if behind[0] < need:
+        return False
+    told = _by_rates(order, most, ratio, rated, price, room, slack, need)
+    return told > 0 or (told == 0 and _by_merging(order, begin, most, ratio, behind, price, room, slack, need, count))
+
+
+@njit
+def _choices(stack, depth, inside, k, d, flight, costs):  # type: ignore[no-untyped-def]
+    """Configurations of the stage's classes: where each class's begin, what one costs more than the class's cheapest and how
+    many bytes it saves; and what the cheapest ones cost and need together."""
     inc_ptr, inc_node, alt_ptr, low, _, alt, cross_ptr, cross = costs
     n = low.shape[1]
     price = np.zeros(len(alt), np.int64)
     room = np.zeros(len(alt), np.int64)
     begin = np.zeros(depth + 1, np.int64)
-    ratio = np.zeros(depth, np.float64)
-    most = np.zeros(depth, np.int64)
-    rated = np.zeros(depth, np.int64)
-    slack, need = budget, -capacity
+    spent, used = 0, 0
     at = 0
     for i in range(depth):
         v = stack[i + 1, 2]
-        a0, a1 = alt_ptr[k * n + v], alt_ptr[k * n + v + 1]
         begin[i] = at
         cheapest = -1
-        for a in range(a0, a1):
+        for a in range(alt_ptr[k * n + v], alt_ptr[k * n + v + 1]):
             cost = alt[a, SECONDS] + (d - 1) * alt[a, RESYNC]
             for q in range(inc_ptr[v], inc_ptr[v + 1]):
                 if not inside[inc_node[q, 0]]:
@@ -150,49 +175,46 @@ def _fits(stack, depth, inside, k, d, flight, budget, capacity, costs, count):  
                 cheapest = at
             at += 1
         cost, size = price[cheapest], room[cheapest]
-        slack -= cost
-        need += size
-        for b in range(begin[i], at):  # from here on what a choice costs more, and saves
+        spent += cost
+        used += size
+        for b in range(begin[i], at):
             price[b] -= cost
             room[b] = size - room[b]
-            if room[b] > 0:
-                most[i] = max(most[i], room[b])
-                rate = room[b] / max(price[b], 1e-9)
-                if rate > ratio[i]:
-                    ratio[i], rated[i] = rate, b
     begin[depth] = at
-    if slack < 0:
-        return False
-    if need <= 0:
-        return True
-    order = np.argsort(-ratio, kind="mergesort")
-    behind = np.zeros(depth + 1, np.int64)
-    for i in range(depth - 1, -1, -1):
-        behind[i] = behind[i + 1] + most[order[i]]
-    if behind[0] < need:
-        return False
+    return begin, price, room, spent, used
+
+
+@njit
+def _by_rates(order, most, ratio, rated, price, room, slack, need):  # type: ignore[no-untyped-def]
+    """1 when whole choices by bytes saved a tick do, -1 when not even parts of them would, 0 when neither tells."""
     got, left, could, purse = 0, slack, 0.0, float(slack)
-    for i in range(depth):  # whole choices by rate may do; parts of them bound what any can do
-        item = order[i]
+    for item in order:
         if most[item] == 0:
             break
         if price[rated[item]] <= left:
             got += room[rated[item]]
             left -= price[rated[item]]
             if got >= need:
-                return True
+                return 1
         part = min(float(most[item]), purse * ratio[item])
         could += part
         purse -= part / ratio[item]
-    if could * (1 + 1e-9) + 1 < need:
-        return False
+    return -1 if could * (1 + 1e-9) + 1 < need else 0
+
+
+@njit
+def _by_merging(order, begin, most, ratio, behind, price, room, slack, need, count):  # type: ignore[no-untyped-def]
+    """Dynamic program over the classes: pairs of ticks spent and bytes saved, undominated, that can still save enough.
+
+    With more than ``MOST_CHOICES`` of them at a time the answer is yes, and ``count`` tells how often that was.
+    """
     spent = np.empty(MOST_CHOICES, np.int64)
     saved = np.empty(MOST_CHOICES, np.int64)
     next_spent = np.empty(MOST_CHOICES, np.int64)
     next_saved = np.empty(MOST_CHOICES, np.int64)
     spent[0], saved[0] = 0, 0
     kept = 1
-    for i in range(depth):
+    for i in range(len(order)):
         item = order[i]
         if most[item] == 0:
             return False
@@ -225,7 +247,7 @@ def _fits(stack, depth, inside, k, d, flight, budget, capacity, costs, count):  
             highest = gain
             if gain + behind[i + 1] < need:
                 continue
-            following = ratio[order[i + 1]] if i + 1 < depth else 0.0
+            following = ratio[order[i + 1]] if i + 1 < len(order) else 0.0
             if gain + (slack - pay) * following * (1 + 1e-9) + 1 < need:
                 continue
             if total == MOST_CHOICES:
