@@ -17,12 +17,13 @@ from hetopt.control import Control
 from hetopt.formulation import Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
+from hetopt.solution import Solution
 from hetopt.verify.streams import streams_of
 
 __all__ = ["CPSAT", "CPSATRate"]
 
 PATIENCE = 10.0  # seconds for each question about a missing plan
-SLOWEST = 1e-3
+CLOSE = 1e-6
 
 
 class CPSATRate(CyclicRate):
@@ -85,17 +86,23 @@ def _bytes(instance: Instance) -> tuple[str, ...]:
 
 def _periods(instance: Instance, question: Question) -> tuple[str, ...]:
     """How many times as long all periods, phases and deadlines that are periods would have to be."""
-    from hetopt.solve import solve
+    slower: Question = question.problem.slower(instance, question)  # type: ignore[attr-defined]
 
-    options = {"mapping": question["mapping"], "cycles": question["cycles"], "least_rate": SLOWEST}
-    answer = solve(instance, objective="periodic-rate", options=options, time_limit=PATIENCE)
-    if answer.objective is None or not 0 < answer.objective < 1:
+    def judge(plan: Solution) -> float:
+        evaluation = slower.problem.judge(instance, slower, plan)
+        if evaluation.violations:
+            raise ValueError(evaluation.violations[0])
+        return evaluation.value
+
+    control = Control(sense="max", time_limit=PATIENCE, judge=judge)
+    CyclicRate().run(instance, slower, control, RunOptions())
+    if control.value is None or not 0 < control.value < 1:
         return ()
-    enough = 1 / answer.objective
-    if answer.status == "optimal":
+    enough = 1 / control.value
+    if control.bound is not None and control.bound <= control.value * (1 + CLOSE):
         proof = "with less there is none"
-    elif answer.bound is not None and answer.bound < 1:
-        proof = f"{1 / answer.bound:.6g} times are needed at least"
+    elif control.bound is not None and control.bound < 1:
+        proof = f"{1 / control.bound:.6g} times are needed at least"
     else:
         proof = "whether less would do was not proved in time"
     return (f"periods: with all of them {enough:.6g} times as long there is a plan; {proof}",)

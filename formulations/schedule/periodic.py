@@ -75,6 +75,7 @@ __all__ = ["PROBLEMS", "Bounds", "Periodic", "PeriodicDrops", "PeriodicRate"]
 
 _MAPPING = Option("mapping", ("fixed", "free"), "fixed", "one way for all frames of a model, or one for each frame")
 _MANY_FRAMES = 60  # in a cycle: more are slow to prove, and mostly periods that were rounded
+SLOWEST = 1e-3  # rate below which no remedy is sought
 _CYCLES = Option("cycles", int, 1, "hyperperiods after which the schedule repeats")
 
 
@@ -148,6 +149,11 @@ class Periodic(Problem):
     def measure(self, question: Question) -> str:
         """``mean``, ``p90`` or ``drops``."""
         return str(question["measure"])
+
+    def slower(self, instance: Instance, question: Question) -> Question:
+        """The question of the greatest rate for the same models, mapping and cycles."""
+        kept = {"mapping": question["mapping"], "cycles": question["cycles"], "least_rate": SLOWEST}
+        return PeriodicRate().question(instance.with_question({}), kept)
 
     def may_drop(self, question: Question) -> bool:
         """Whether frames may be dropped."""
