@@ -53,6 +53,7 @@ from hetopt.verify.mapping import check_period
 __all__ = ["LP", "MILP", "PROBLEM", "MappingThroughput", "Search"]
 
 MOST = 2_000_000
+DRY = 5  # attempts without a better plan after which the search ends, each longer than the one before
 
 
 class LP(LinearFormulation):
@@ -148,7 +149,7 @@ class Search(Method):
     kind = "heuristic"
 
     def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
-        """Each start, again with other random numbers while a time limit leaves time."""
+        """Each start, again with other random numbers while a time limit leaves time and something comes of it."""
         g, jobs = graph(instance), jobs_of(instance)
         prices, least = machine_prices(np.ascontiguousarray(jobs.time), np.zeros(instance.n_devices))
         starts = [np.full(instance.n_tasks, i) for i in np.flatnonzero(np.isfinite(g.time).all(axis=0)).tolist()]
@@ -156,8 +157,9 @@ class Search(Method):
         part = balanced_parts(jobs.time, jobs.memory, jobs.capacity, *nothing, 1.02 * least, prices)
         if part is not None:
             starts.insert(0, part[jobs.member])
-        attempt = 0
+        attempt = dry = 0
         while starts:
+            before = control.value
             for begin in starts:
                 period_search(
                     g,
@@ -168,9 +170,10 @@ class Search(Method):
                     report=lambda found: control.report_plan(Solution.assign(found)),
                 )
             attempt += 1
+            dry = dry + 1 if control.value == before else 0
             if control.should_stop():
                 return Outcome("limit", "time")
-            if math.isinf(control.remaining) or attempt == 50:
+            if math.isinf(control.remaining) or dry == DRY:
                 break
         return Outcome()
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import hetopt
+from formulations.partition import mapping_throughput
 from hetopt import Instance
 from hetopt.algorithms.dag_graph import graph_of
 from hetopt.algorithms.dag_modules import balanced_parts, modules
+from hetopt.algorithms.dag_period import period_search
 from hetopt.io import generators
 from hetopt.records import Device, Edge, Job, Link, Task
 from hetopt.registry import problem
@@ -73,6 +75,21 @@ def test_bound_optimum_heuristics(objective):
             if one.method(method).fits(instance, question) is None:
                 found = hetopt.solve(instance, method=method, time_limit=1)
                 assert found.objective is None or found.objective >= optimum * (1 - 1e-9)
+
+
+def test_the_search_ends_when_nothing_comes_of_it(monkeypatch):
+    """Two tasks on two devices: the first attempt finds all there is, and five more find nothing."""
+    attempts = []
+
+    def counted(graph, begin, *, seed, **more):
+        attempts.append(seed)
+        return period_search(graph, begin, seed=seed, **more)
+
+    monkeypatch.setattr(mapping_throughput, "period_search", counted)
+    instance = Instance.from_times([[3, 4], [4, 3]], question={"objective": "mapping-throughput"})
+    result = hetopt.solve(instance, method="search", time_limit=600)
+    assert (result.reason, result.objective) == ("finished", 3)
+    assert len(set(attempts)) == 1 + mapping_throughput.DRY
 
 
 def test_the_combined_bound_is_at_least_both_of_its_parts():
