@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations._jobs import time_unit
-from hetopt.formulation import LinearFormulation, Question
+from hetopt.control import Control
+from hetopt.formulation import LinearFormulation, Outcome, Question, RunOptions
 from hetopt.instance import Instance
 from hetopt.linear import LinearModel
 from hetopt.solution import Solution
@@ -18,6 +21,7 @@ from hetopt.verify.schedule import links_between
 __all__ = ["MILP"]
 
 MOST = 1_000_000
+PATIENCE = 10.0  # seconds for the question about a missed deadline
 
 
 class MILP(LinearFormulation):
@@ -39,7 +43,31 @@ class MILP(LinearFormulation):
 
     def build(self, instance: Instance, question: Question | None = None) -> LinearModel:
         """Columns ``units``, ``some`` [operator,device], ``split[operator]``, ``seconds[operator,scenario]``, ``value``."""
-        asked = instance.question if question is None else question
+        return self.program(instance, instance.question if question is None else question)
+
+    def run(self, instance: Instance, question: Question, control: Control, options: RunOptions) -> Outcome:
+        """As any MILP; where no plan keeps the deadline in every scenario, by how much it is missed least."""
+        from hetopt import solvers
+
+        outcome = super().run(instance, question, control, options)
+        deadline = float(instance.columns.deadline.min())
+        if outcome.reason != "infeasible" or not np.isfinite(deadline):
+            return outcome
+        model = self.program(instance, {**question.to_json(), "robust": "worst"}, kept=False)
+        answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
+        if answer.x is None:
+            return outcome
+        plan = self.decode(instance, model, answer.x)
+        totals = check_operators(instance, plan.shares, int(question["grain"])).seconds.sum(axis=0)
+        late, name = float(totals.max()) - deadline, facts_of(instance).names[int(totals.argmax())]
+        least = "less is too little" if answer.reason == "optimal" else "whether less would do was not proved in time"
+        told = (
+            f"deadline: with {late:.9g} seconds more there is a plan for every scenario ({name!r} ends last); {least}"
+        )
+        return replace(outcome, infeasible=(told, *outcome.infeasible)) if late > 0 else outcome
+
+    def program(self, instance: Instance, asked: Mapping[str, Any], kept: bool = True) -> LinearModel:
+        """(1)-(6), and (7) where deadlines are ``kept``."""
         facts, g = facts_of(instance), int(asked.get("grain", 4))
         (n, d), scenarios = instance.time.shape, len(facts.names)
         able = instance.eligible
@@ -77,7 +105,7 @@ class MILP(LinearFormulation):
             chance = np.broadcast_to(facts.probability, (n, scenarios))
             model.rows("expected", 1, [(0, value, 1.0), (0, seconds.ravel(), -chance.ravel())], lower=0)  # (6)
         deadline = float(instance.columns.deadline.min())
-        if np.isfinite(deadline):
+        if np.isfinite(deadline) and kept:
             model.rows(
                 "deadline", scenarios, [(each, seconds, 1.0)], upper=deadline / unit, labels=(facts.names,)
             )  # (7)

@@ -68,6 +68,16 @@ class TestScenarios:
         assert value(instance, grain=1, robust="expected") == 0.75 * 4 + 0.25 * 16
         assert value(instance, "program", grain=1, robust="expected") == 7
 
+    def test_a_deadline_that_no_plan_keeps_in_both_scenarios(self):
+        """Alone on p it is in time when q is busy, on q when p is; 12 seconds in the other case."""
+        busy = [{"name": name, "probability": 0.5, "slowdown": {name: 3}} for name in "pq"]
+        for robust in ("worst", "expected"):
+            instance = net([4, 4], deadline=6, scenarios=busy, whole=["a"])
+            result = hetopt.solve(instance, objective="operator-split", options={"robust": robust})
+            assert result.exit_code == 3
+            assert "deadline: with 6 seconds more there is a plan for every scenario" in result.infeasible[0]
+            assert "less is too little" in result.infeasible[0]
+
     def test_a_deadline_holds_in_every_scenario(self):
         instance = net([4, 10], scenarios=list(self.TABLES), deadline=12)
         assert value(instance, grain=1, robust="expected") == 10
