@@ -26,6 +26,8 @@ from hetopt.solution import Solution
 
 __all__ = ["Run"]
 
+_MOMENT = 1.0  # seconds more for each quick method, where a limit was too short for a plan and a bound
+
 
 class Run:
     """One run of some steps on one question; called once, with the steps.
@@ -88,8 +90,11 @@ class Run:
             raise ValueError(f"the plan's value is {evaluation.value!r}")
         return evaluation.value
 
-    def __call__(self, steps: Sequence[Step]) -> Result:
-        """Climb the steps until one closes the gap or a limit is met; whatever happens, what was found comes back."""
+    def __call__(self, steps: Sequence[Step], quick: Sequence[Step] = ()) -> Result:
+        """Climb the steps until one closes the gap or a limit is met; whatever happens, what was found comes back.
+
+        Where the limit passes before there is a plan and a bound, ``quick`` ones have a moment more.
+        """
         infeasible = self.problem.precheck(self.instance, self.question)
         if infeasible:
             return self.result(
@@ -116,12 +121,31 @@ class Run:
             reason = "interrupted"
         elif reason not in ("error", "infeasible") and not self.control.closed and self.control.remaining <= 0:
             reason, last = "limit", Outcome("limit", "time", last.solver, last.notes, last.statistics)
+            self.stretch(quick)
         if reason == "infeasible" and self.control.plan is not None:
             self.messages.append(
                 f"{step.method} said that no plan exists, but a verified plan does; its word is discarded"
             )
             reason = "error"
         return self.result(reason, last, step)
+
+    def stretch(self, quick: Sequence[Step]) -> None:
+        """A plan and a bound even where the limit was too short for them: each quick method has a second for what lacks."""
+        limit = self.control.time_limit
+        if not limit:
+            return
+        for step in quick:
+            kind, control = self.problem.method(step.method).kind, self.control
+            lacks = (control.plan is None and kind != "relaxation") or (control.bound is None and kind != "heuristic")
+            if lacks and not control.cancelled.is_set():
+                self.control.method, self.control.time_limit = step.method, self.control.elapsed + _MOMENT
+                self.step(step)
+                self.drop_contradicted_bound()
+        self.control.time_limit = limit
+        if self.control.elapsed > limit + _MOMENT:
+            self.messages.append(
+                f"the limit of {limit:g} s passed before there was a plan and a bound, and was stretched"
+            )
 
     def step(self, step: Step) -> tuple[str, Outcome]:
         """Run one method; a failure becomes a message, and what was found before stays."""

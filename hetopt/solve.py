@@ -87,9 +87,8 @@ def solve(
         if not steps:
             reasons = "; ".join(f"{m.name}: {m.fits(instance, question)}" for m in problem.methods)
             raise InputError(f"no method of {problem.name} fits this instance ({reasons})")
-    else:
-        steps = [_asked_for(problem, instance, question, method)]
-    return run(steps)
+        return run(steps, _quick(problem, instance, question, steps))
+    return run([_asked_for(problem, instance, question, method)])
 
 
 def bound(
@@ -206,6 +205,14 @@ def prove_again(
         threads=ran.get("threads", 1), seed=ran.get("seed", 0),
     )  # fmt: skip
     return run([_asked_for(problem, instance, question, result.bound_method)])
+
+
+def _quick(problem: Problem, instance: Instance, question: Question, steps: Sequence[Step]) -> list[Step]:
+    """Heuristics, those of the steps first, then relaxations, then all steps: what gives a plan and a bound soonest."""
+    fit = [m for m in problem.methods if m.kind == "heuristic" and m.fits(instance, question) is None]
+    plans = sorted(fit, key=lambda method: method.name not in [step.method for step in steps])
+    why = "the limit passed before there was a plan and a bound"
+    return [*(Step(m.name, why) for m in plans), *problem.bounds(instance, question), *steps]
 
 
 def _asked_for(problem: Problem, instance: Instance, question: Question, name: str) -> Step:
