@@ -1,7 +1,7 @@
-"""Jobs of a few machines placed anew by a mixed-integer program over cheap pairs; a step of the makespan search.
+"""Jobs of some or all machines placed anew by a mixed-integer program over cheap pairs; a step of the makespan search.
 
 Where times are decimals that differ widely, the last tenth of a per cent is a matter of sums that meet closely, and branch
-and bound on few machines finds them better than exchanges do. Nothing here is a bound: the program leaves out pairs, and its
+and bound over few pairs finds them better than exchanges do. Nothing here is a bound: the program leaves out pairs, and its
 effort is limited by nodes, so that the same call gives the same answer on every machine.
 """
 
@@ -20,6 +20,7 @@ __all__ = ["place_anew"]
 Ints = NDArray[np.int64]
 
 _SCALE = 1000.0  # the makespan in units that suit the solver's tolerances
+_WHOLE = 1e5  # integer makespans up to here are taken as they are
 
 
 def place_anew(
@@ -30,7 +31,8 @@ def place_anew(
     allowed: NDArray[np.bool_],
     *,
     nodes: int,
-    goal: float | None = None,
+    least: float | None = None,
+    seed: int = 0,
     should_stop: Callable[[], bool] | None = None,
 ) -> Ints | None:
     """Lower the largest load of a group of machines by placing their jobs anew.
@@ -49,8 +51,11 @@ def place_anew(
         (n, m) pairs that the program may use besides the plan's own.
     nodes
         Most nodes of branch and bound.
-    goal
-        Load that is good enough: the program asks for some plan that meets it, without an objective. None minimises.
+    least
+        Known bound on the group's largest load where times are integers: the program then asks for a whole number, at least
+        this and below the plan's, and ends when there is none. None for decimals.
+    seed
+        Of the solver's ties.
     should_stop
         Asked during the solve.
 
@@ -73,25 +78,28 @@ def place_anew(
     value = float((ready[group] + np.bincount(here, needs[np.arange(n), here], m)).max())
     if value <= 0:
         return None
-    unit, k = (value / _SCALE if goal is None else 1.0), len(job)
+    whole = least is not None and value <= _WHOLE
+    unit, k = (1.0 if whole else value / _SCALE), len(job)
     solver: Any = highspy.Highs()
     for name, option in {
         "output_flag": False,
         "threads": 1,
-        "mip_rel_gap": 1e-6,
+        "mip_rel_gap": 0.0 if whole else 1e-6,
         "mip_heuristic_effort": 0.3,
         "mip_max_nodes": nodes,
-        "objective_bound": value / unit,
+        "random_seed": seed % (1 << 31),
+        "objective_bound": value - 0.5 if whole else value / unit,
     }.items():
         solver.setOptionValue(name, option)
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = k + 1, n + m
     model.col_cost_ = np.r_[np.zeros(k), 1.0]
-    most = value / unit if goal is None else goal / unit
-    model.col_lower_, model.col_upper_ = np.r_[np.zeros(k), 0.0 if goal is None else most], np.r_[np.ones(k), most]
+    model.col_lower_ = np.r_[np.zeros(k), 0.0 if least is None else least / unit]
+    model.col_upper_ = np.r_[np.ones(k), value / unit]
     model.row_lower_ = np.r_[np.ones(n), np.full(m, -highspy.kHighsInf)]
     model.row_upper_ = np.r_[np.ones(n), -ready[group] / unit]
-    model.integrality_ = [highspy.HighsVarType.kInteger] * k + [highspy.HighsVarType.kContinuous]
+    load_type = highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous
+    model.integrality_ = [highspy.HighsVarType.kInteger] * k + [load_type]
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     model.a_matrix_.start_ = np.r_[2 * np.arange(k + 1), 2 * k + m].astype(np.int32)
     rows = np.stack([job, n + machine], axis=1).ravel()
@@ -99,10 +107,9 @@ def place_anew(
     entries = np.stack([np.ones(k), needs[job, machine] / unit], axis=1).ravel()
     model.a_matrix_.value_ = np.r_[entries, np.full(m, -1.0)]
     solver.passModel(model)
-    if goal is None:
-        start = highspy.HighsSolution()
-        start.col_value = [*(machine == here[job]).astype(float).tolist(), value / unit]
-        solver.setSolution(start)
+    start = highspy.HighsSolution()
+    start.col_value = [*(machine == here[job]).astype(float).tolist(), value / unit]
+    solver.setSolution(start)
     if should_stop is not None:
 
         def ask(event: Any) -> None:

@@ -1,6 +1,6 @@
-"""Programs as steps of the makespan search: groups of machines placed anew for decimal data, a goal met for few integers.
+"""Programs as steps of the makespan search: which machines' jobs are placed anew, over which pairs.
 
-Nothing here is a bound; :func:`~hetopt.algorithms.makespan_group.place_anew` solves one group, this chooses the groups.
+Nothing here is a bound; :func:`~hetopt.algorithms.makespan_group.place_anew` solves one program.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from hetopt.algorithms.makespan_bounds import Relaxation, reduced_costs
 from hetopt.algorithms.makespan_group import place_anew
 from hetopt.algorithms.makespan_lp import Floats
 
-__all__ = ["Best", "meetings", "programs"]
+__all__ = ["Best", "programs", "whole_programs"]
 
-_SOLVES = 8  # programs in a row
-_NODES = 300  # of branch and bound for each
-_FIRST = 100  # nodes of the first program with a goal; each later one has twice as many
+# Of the distance to the relaxation that a pair may cost in a program of all machines, in turn.
+_SHARES = (0.05, 0.1, 0.15)
+_WIDE = 1000  # nodes of branch and bound for such a program
+_SOLVES = 8  # programs of groups in a row
+_NODES = 300  # nodes for each
+_LARGE_SHARES = (0.5, 0.25, 1.0)  # the same for integers, of which few jobs bear a plan's whole distance
+_FEW = 100  # nodes of the first programs for integers
 
 
 class Best(Protocol):
@@ -30,7 +34,6 @@ class Best(Protocol):
     plan: NDArray[np.int64]
     value: float
     bound: float
-    cut_costs: Floats | None
 
     def over(self) -> bool:
         """Whether to return now."""
@@ -41,8 +44,13 @@ class Best(Protocol):
         ...
 
 
-def programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
-    """Lower the latest machine's load by placing the jobs of a group around it anew; larger groups when that ends.
+def programs(state: Best, relaxation: Relaxation, seed: int, *, wide: bool) -> Iterator[bool]:
+    """Place jobs anew for decimal data: on all machines over the cheapest pairs, and on groups around the latest machine.
+
+    A plan pays for its distance to the relaxation in reduced costs and idle time, and good plans pay in many small amounts:
+    hardly a pair of theirs costs more than a tenth of the distance. Over such pairs alone the program of all machines is
+    small enough for the solver's own neighbourhood search, which finds what exchanges on few machines cannot. When it
+    finds nothing, groups of machines are placed over all pairs that a better plan can afford.
 
     Parameters
     ----------
@@ -51,18 +59,39 @@ def programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
     relaxation
         Its reduced costs say which pairs a plan better than the best can use at all.
     seed
-        Of the choice of groups.
+        Of the choice of groups and of the solver.
+    wide
+        Whether to solve the programs of all machines. Where second machines cost little, too many pairs are cheap, and exchanges
+        and groups are the better use of the time.
 
     Yields
     ------
     bool
-        True after some programs in a row.
+        Whether to go on at once: the program of all machines before has improved the best plan.
     """
     time, m = state.time, state.time.shape[1]
     cost = reduced_costs(time, relaxation.weights)
     random = np.random.default_rng(seed)
-    size, idle = min(5, m), 0
+    size, idle, turn = min(5, m), 0, 0
+
+    def improved(group: NDArray[np.int64], share: float, nodes: int) -> bool:
+        before = state.value
+        allowed = cost <= share * (before - relaxation.value)
+        number = seed + turn
+        plan = place_anew(
+            time, state.ready, state.plan, group, allowed, nodes=nodes, seed=number, should_stop=state.over
+        )
+        if plan is not None:
+            state.offer_plan(plan)
+        return state.value < before
+
     while True:
+        better = True
+        while wide and better:
+            share = _SHARES[turn % len(_SHARES)]
+            better = improved(np.flatnonzero(state.ready < state.value), share, _WIDE)
+            turn += 1
+            yield better
         for _ in range(_SOLVES):
             if state.over():
                 break
@@ -71,52 +100,45 @@ def programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
             latest = int(load.argmax())
             others = np.delete(np.arange(m), latest)
             group = np.sort(np.r_[latest, random.choice(others, size - 1, replace=False)])
-            allowed = cost <= state.value - relaxation.value
-            plan = place_anew(time, state.ready, state.plan, group, allowed, nodes=_NODES, should_stop=state.over)
-            before = state.value
-            if plan is not None:
-                state.offer_plan(plan)
-            idle = 0 if state.value < before else idle + 1
+            idle = 0 if improved(group, 1.0, _NODES) else idle + 1
             if idle > m // 2:
                 size, idle = size + 1 if size < min(m, 10) else min(5, m), 0
-        yield True
+        if not wide:
+            yield False
 
 
-def meetings(state: Best) -> Iterator[bool]:
-    """Ask programs for a plan that meets a goal between bound and value; for integers, few jobs and machines.
+def whole_programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
+    """The programs of all machines for integers: any plan better than the best will do, and few may exist.
 
-    Where the bound is tight and few plans meet it (machines of different speeds), branch and bound finds one sooner than
-    exchanges do. Pairs that cost more in the cardinality program than a better plan could afford are left out. Each program
-    has twice the nodes of the one before.
+    Where machines differ in speed, branch and bound finds them sooner than exchanges do.
 
     Parameters
     ----------
-    state
-        Holds the best plan, the bound and the costs; takes a better plan.
+    state, relaxation, seed
+        As for :func:`programs`.
 
     Yields
     ------
     bool
-        True after a program.
+        Whether the best plan was improved, after each program. The programs have twice the nodes after each round of shares.
     """
-    nodes = _FIRST
+    cost = reduced_costs(state.time, relaxation.weights)
+    turn = 0
     while True:
-        goal = state.bound + (state.value - state.bound - 1) // 2
-        group = np.flatnonzero(state.ready <= goal)
-        allowed = state.time <= goal
-        if state.cut_costs is not None:
-            allowed &= state.cut_costs <= state.value - state.bound
+        before, nodes = state.value, _FEW * 2 ** (turn // len(_LARGE_SHARES))
+        allowed = cost <= _LARGE_SHARES[turn % len(_LARGE_SHARES)] * (before - relaxation.value)
         plan = place_anew(
             state.time,
             state.ready,
             state.plan,
-            group,
+            np.flatnonzero(state.ready < before),
             allowed,
             nodes=nodes,
-            goal=goal,
+            least=state.bound,
+            seed=seed + turn,
             should_stop=state.over,
         )
         if plan is not None:
             state.offer_plan(plan)
-        nodes *= 2
-        yield True
+        turn += 1
+        yield state.value < before

@@ -29,7 +29,7 @@ from hetopt.algorithms.makespan_bounds import (
 from hetopt.algorithms.makespan_exchange import Schedule, candidates, exchange
 from hetopt.algorithms.makespan_knapsack import configuration_bound, knapsack_bound
 from hetopt.algorithms.makespan_lp import Floats
-from hetopt.algorithms.makespan_programs import meetings, programs
+from hetopt.algorithms.makespan_programs import programs, whole_programs
 from hetopt.algorithms.makespan_settle import settle
 from hetopt.verify.makespan_certificates import Grid, on_grid
 
@@ -43,9 +43,9 @@ _CONFIGURATIONS = 300  # jobs up to which the configuration program is tried
 _STEPS = 100_000  # most of an annealing run in the first rotation; later rotations take longer
 _STEPS_PER_JOB = 500
 _MANY = 5_000  # jobs from which a plan near the relaxation is made by moves along reduced costs
-_PROGRAMS = (1_000, 50_000)  # pairs of decimal data between which groups of machines are placed anew by programs
-_MEETINGS = (300, 2_000)  # pairs of integer data between which programs ask for plans that meet the bound
-_APART = 4  # annealing runs between two such programs
+_PROGRAMS = (1_000, 50_000)  # pairs of decimal data between which programs place jobs anew
+_WHOLE_PROGRAMS = (300, 2_000)  # the same for integers
+_FIRST = 2  # annealing runs before the programs
 _NEAR = 0.0015  # how far above the bound the target for decimal data is at most, in makespans
 
 
@@ -192,9 +192,7 @@ def climb(
         state.offer_plan(rounded)
     rungs = _rungs(state, relaxation)
     annealing = _annealing(state, relaxation, rounded, seed, threads)
-    decimal = not state.grid.integral and _PROGRAMS[0] <= times.size <= _PROGRAMS[1]
-    anew = programs(state, relaxation, seed) if decimal else None
-    meeting = meetings(state) if state.grid.integral and _MEETINGS[0] <= times.size <= _MEETINGS[1] else None
+    anew = _programs(state, relaxation, seed)
     next(rungs, None)
     pause, turn = 1, 0
     while not state.over() and (rotations is None or turn < rotations * len(_ROTATION)):
@@ -203,10 +201,8 @@ def climb(
             continue
         next(annealing)
         turn, pause = turn + 1, pause - 1
-        if anew is not None and turn > 2:
-            next(anew)
-        if meeting is not None and turn % _APART == 1 and not state.over():
-            next(meeting)
+        while anew is not None and turn >= _FIRST and not state.over() and next(anew):
+            pass
     return state.result()
 
 
@@ -358,15 +354,39 @@ def _rungs(state: _State, relaxation: Relaxation) -> Iterator[bool]:
         yield True
 
 
+def _second_choice(state: _State, costs: Floats) -> float:
+    """What the n second cheapest pairs cost at most, in units of time: the unit of temperatures; never 0."""
+    n, m = costs.shape
+    second = min(2 * n, n * m - 1)
+    unit = float(np.partition(costs.ravel(), second)[second])
+    return max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
+
+
+def _programs(state: _State, relaxation: Relaxation, seed: int) -> Iterator[bool] | None:
+    """Lower the makespan by programs, a step at a time; None where they are too large to help."""
+    fewest, most = _WHOLE_PROGRAMS if state.grid.integral else _PROGRAMS
+    if not fewest <= state.time.size <= most:
+        return None
+    if state.grid.integral:
+        return whole_programs(state, relaxation, seed)
+    n, m = state.time.shape
+    unit = _second_choice(state, _machine_costs(state.time, relaxation))
+    return programs(state, relaxation, seed, wide=unit >= _LITTLE * state.value * m / n)
+
+
+def _machine_costs(time: Floats, relaxation: Relaxation) -> Floats:
+    """(n, m) reduced costs in units of a mean machine's time."""
+    scale: float = time.shape[1] / max(float(relaxation.weights.sum()), 1e-300)
+    return reduced_costs(time, relaxation.weights) * scale
+
+
 def _annealing(state: _State, relaxation: Relaxation, rounded: Plan, seed: int, threads: int) -> Iterator[bool]:
     """Lower the makespan by annealing, one setting (or ``threads`` of them at once) after another, ever longer."""
     time = state.time
     n, m = time.shape
-    costs = reduced_costs(time, relaxation.weights) * (m / max(float(relaxation.weights.sum()), 1e-300))
+    costs = _machine_costs(time, relaxation)
     cut_costs = costs if state.cut_costs is None else state.cut_costs * m
-    second = min(2 * n, n * m - 1)
-    unit = float(np.partition(costs.ravel(), second)[second])
-    unit = max(unit if math.isfinite(unit) else 0.0, 1.0 if state.grid.integral else 1e-6 * state.value)
+    unit = _second_choice(state, costs)
     rotation: tuple[_Setting, ...] = _ROTATION
     if not state.grid.integral and _PROGRAMS[0] <= time.size <= _PROGRAMS[1]:
         rotation = (*_HOT, *_DECIMAL) if unit < _LITTLE * state.value * m / n else _DECIMAL

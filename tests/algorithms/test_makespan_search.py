@@ -102,16 +102,20 @@ def test_a_group_leaves_the_other_machines_alone_and_never_gets_worse() -> None:
     assert place_anew(time, np.zeros(6), plan, group, np.zeros((60, 6), dtype=bool), nodes=200) is None
 
 
-def test_a_goal_is_met_or_none_is_given() -> None:
-    time = unrelated("maccorr", 12, 3, 4)
-    free, everyone = np.zeros(3), np.arange(3)
-    best = climb(time, rotations=3).value
-    plan = list_schedule(time, free)
-    assert makespan(time, plan) > best
-    met = place_anew(time, free, plan, everyone, time <= best, nodes=10_000, goal=best)
-    assert met is not None
-    assert makespan(time, met) == best
-    assert place_anew(time, free, plan, everyone, time <= best, nodes=10_000, goal=best - 1) is None
+@pytest.mark.parametrize("seed", range(4))
+def test_whole_times_placed_anew_end_at_the_best_whole_makespan(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    time, everyone = random.integers(1, 30, (6, 3)).astype(float), np.arange(3)
+    plan, free = np.zeros(6, dtype=np.int64), np.zeros(3)
+    best = optimum(time, free)
+    for least in (0.0, best):
+        anew = place_anew(time, free, plan, everyone, np.ones((6, 3), dtype=bool), nodes=10_000, least=least)
+        assert anew is not None
+        assert makespan(time, anew) == best
+        assert place_anew(time, free, anew, everyone, np.ones((6, 3), dtype=bool), nodes=10_000, least=least) is None
+    large = place_anew(1e5 * time, free, plan, everyone, np.ones((6, 3), dtype=bool), nodes=10_000, least=0.0)
+    assert large is not None
+    assert makespan(time, large) == best
 
 
 def test_settling_many_jobs_comes_close_to_the_bound() -> None:
