@@ -79,7 +79,7 @@ class Matching(Method):
         stranded = [instance.labels[i] for i in single if alone[i] == never]
         if stranded:
             told = f"matching: at least one of the jobs cannot be in a set, for example {stranded[0]!r}, whatever the others do"
-            return Outcome("infeasible", infeasible=(told,))
+            return explained(instance, question, Outcome("infeasible", infeasible=(told,)))
         chosen: list[tuple[tuple[int, ...], int]] = [((i,), best[(kind[i],)]) for i in single]
         chosen += [((i, j), best[(kind[i], kind[j]) if kind[i] <= kind[j] else (kind[j], kind[i])]) for i, j in pairs]
         rows = [
@@ -312,7 +312,7 @@ class Alone(Method):
 
 
 def explained(instance: Instance, question: Question, outcome: Outcome) -> Outcome:
-    """An outcome; where there is no plan under ``site``, with the fewest watts and the fewest nodes that would do."""
+    """An outcome; where there is no plan, with the fewest watts and nodes that would do under ``site``, or the least ``cap``."""
     from hetopt import solvers
 
     if outcome.reason != "infeasible":
@@ -329,7 +329,40 @@ def explained(instance: Instance, question: Question, outcome: Outcome) -> Outco
         answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
         if answer.reason == "optimal" and answer.objective is not None and answer.objective > there:
             found.append(f"site: all jobs take {answer.objective:.9g} {what} at least, there are {there:g}")
+    if not found and question["cap"] is not None:
+        found = _least_cap(instance, question)
     return replace(outcome, infeasible=(*found, *outcome.infeasible))
+
+
+def _least_cap(instance: Instance, question: Question) -> list[str]:
+    """The least watts of a set with which all jobs find one, by halving the watts that there are."""
+    from hetopt import solvers
+
+    cap = float(question["cap"])
+    levels = sorted({one.watts for one in coruns_of(instance).sets if one.watts > cap})
+    enough, low, high = None, 0, len(levels) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        queue = queue_of(instance, {**question, "cap": levels[middle]})
+        model = LinearModel("cap")
+        x = model.integer("sets", len(queue.sets), lower=0, upper=queue.most())
+        c, k = np.nonzero(queue.has)
+        model.rows("jobs", len(queue.size), [(k, x[c], queue.has[c, k])], lower=queue.size, upper=queue.size)
+        for what, costs, there in _lacks(queue):
+            model.rows(what, 1, [(np.zeros_like(x), x, costs)], upper=there)
+        answer = solvers.get("highs").solve(model, solvers.Options(time_limit=PATIENCE))
+        if answer.x is not None:
+            enough, high = levels[middle], middle - 1
+        elif answer.reason == "infeasible":
+            low = middle + 1
+        else:
+            return []
+    if enough is None:
+        return []
+    return [
+        f"cap: sets of {enough:g} W are enough for all jobs, fewer are not, and a set may take {cap:g} W: "
+        f"{enough - cap:g} W short"
+    ]
 
 
 def _lacks(queue: Queue) -> Iterable[tuple[str, Floats, float]]:

@@ -103,8 +103,10 @@ class TestByHand:
         instance = queue(
             dict.fromkeys("abc", 10), [[["a", "b"], "even", 80, 15], [["b", "c"], "even", 80, 15]], cap=80.0
         )
-        for method in ("milp", "matching"):
-            assert hetopt.solve(instance, method=method).exit_code == 3
+        for method in ("auto", "milp", "matching"):
+            result = hetopt.solve(instance, method=method)
+            assert result.exit_code == 3
+            assert "sets of 100 W are enough for all jobs, fewer are not" in result.infeasible[0], method
 
 
 class TestOddSets:
