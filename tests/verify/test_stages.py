@@ -211,21 +211,17 @@ def leaves_and_returns(edges: list[tuple[int, int]], on: list[int]) -> set[int]:
     return found
 
 
+def one_second_each(edges, on, d):
+    """Arguments of a plan in which only the edges matter: tasks of a second without bytes, devices without limits."""
+    n = len(on)
+    zero = np.zeros(n)
+    return np.ones((n, d)), zero, np.array(edges).reshape(-1, 2), zero, [np.inf] * d, [0] * d, [0] * d, on
+
+
 @given(placed_graphs())
 def test_convexity_equals_walking_all_paths(graph):
     edges, on, d = graph
-    n = len(on)
-    case = (
-        np.ones((n, d)),
-        np.zeros(n),
-        np.array(edges).reshape(-1, 2),
-        np.zeros(n),
-        [np.inf] * d,
-        [0] * d,
-        [0] * d,
-        on,
-    )
-    report = check_stages(*case, contiguity="device")
+    report = check_stages(*one_second_each(edges, on, d), contiguity="device")
     named = {int(v.split()[1]) for v in report.violations}
     assert named == leaves_and_returns(edges, on)
 
@@ -233,18 +229,7 @@ def test_convexity_equals_walking_all_paths(graph):
 @given(placed_graphs())
 def test_an_order_exists_when_some_permutation_of_devices_fits(graph):
     edges, on, d = graph
-    n = len(on)
-    case = (
-        np.ones((n, d)),
-        np.zeros(n),
-        np.array(edges).reshape(-1, 2),
-        np.zeros(n),
-        [np.inf] * d,
-        [0] * d,
-        [0] * d,
-        on,
-    )
-    report = check_stages(*case)
+    report = check_stages(*one_second_each(edges, on, d))
     fits = [p for p in itertools.permutations(range(d)) if all(p.index(on[a]) <= p.index(on[b]) for a, b in edges)]
     assert bool(report.violations) is not bool(fits)
     if fits:
