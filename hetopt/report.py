@@ -25,19 +25,27 @@ if TYPE_CHECKING:
     from hetopt.result import Result
 
 __all__ = [
+    "COLOUR",
     "catalogue",
     "number",
     "print_catalogue",
-    "print_comparison",
     "print_explanation",
     "print_replay",
     "print_result",
     "print_versions",
     "progress",
+    "standard_output",
 ]
 
 MOST_ROWS = 40
-_COLOUR = {"optimal": "green", "feasible": "yellow", "infeasible": "red", "unknown": "red", "error": "red"}
+COLOUR = {
+    "optimal": "green",
+    "feasible": "yellow",
+    "bound": "yellow",
+    "infeasible": "red",
+    "unknown": "red",
+    "error": "red",
+}
 
 
 def number(value: float | None) -> str:
@@ -74,7 +82,7 @@ def progress(control: Control, *, show: bool) -> Iterator[None]:
 
 def print_replay(told: Mapping[str, Any]) -> None:
     """What a replay came to: latencies of frames, and a row a device."""
-    console = _console()
+    console = standard_output()
     console.print(f"  frames      {told['frames']}, {told['misses']} late, {told['drops']} dropped", highlight=False)
     for key, word in (("mean_latency", "mean"), ("p90_latency", "p90"), ("worst_latency", "worst")):
         console.print(f"  {word:<11} {number(told[key])} s after release", highlight=False)
@@ -89,8 +97,8 @@ def print_replay(told: Mapping[str, Any]) -> None:
 
 def print_result(result: Result, instance: Instance, output: Path | None) -> None:
     """The answer: status, value, bound and its proof, method, and what each device holds."""
-    console = _console()
-    head = Text(result.status, style=f"bold {_COLOUR[result.status]}")
+    console = standard_output()
+    head = Text(result.status, style=f"bold {COLOUR[result.status]}")
     head.append(f"  {result.problem}", style="default not bold")
     console.print(head)
     for sentence in result.infeasible:
@@ -140,18 +148,6 @@ def _devices(devices: Mapping[str, Mapping[str, Any]]) -> Table:
 def _cell(value: Any) -> str:
     """A device's number in few digits, so that the table fits a narrow terminal."""
     return value if isinstance(value, str) else "-" if value is None else f"{float(value):.4g}"
-
-
-def print_comparison(results: Mapping[str, Result], what: str = "method") -> None:
-    """A row a method (or a file): status, value, bound, gap, times."""
-    table = Table(what, "status", box=None, padding=(0, 2, 0, 0))
-    for name in ("value", "bound", "gap", "proof", "seconds", "cpu"):
-        table.add_column(name, justify="left" if name == "proof" else "right")
-    for name, r in results.items():
-        status = Text(r.status, style=_COLOUR[r.status])
-        numbers = (number(r.objective), number(r.bound), percent(r.gap))
-        table.add_row(name, status, *numbers, r.bound_proof, f"{r.seconds:.2f}", f"{r.cpu_seconds:.2f}")
-    _console().print(table)
 
 
 def catalogue(instance: Instance | None) -> list[dict[str, Any]]:
@@ -214,7 +210,7 @@ def _own(problem: Problem, instance: Instance) -> bool:
 
 def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None) -> None:
     """The catalogue as an indented list."""
-    console = _console()
+    console = standard_output()
     for row in rows:
         title = Text(row["name"], style="bold").append(f"  {row['title']}", style="default not bold")
         console.print(title, soft_wrap=True)
@@ -232,14 +228,14 @@ def print_catalogue(rows: Sequence[Mapping[str, Any]], instance: Instance | None
 
 def print_explanation(told: Explanation, found: Diagnosis | None = None) -> None:
     """Sentences, the decisive one first."""
-    console = _console()
+    console = standard_output()
     for line in [*(told.lines()[:1] if found and told.infeasible else told.lines()), *(found.lines() if found else [])]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_versions(record: Mapping[str, Any]) -> None:
     """Versions, machine and solvers, one a line."""
-    console = _console()
+    console = standard_output()
     for name, value in {**record["versions"], **record["machine"]}.items():
         console.print(f"{name:<12} {value if value is not None else 'not installed'}", markup=False, highlight=False)
     console.print()
@@ -253,7 +249,8 @@ class _Output(Console):
         raise BrokenPipeError  # the command line knows what to do; rich would exit with 1
 
 
-def _console() -> Console:
+def standard_output() -> Console:
+    """Where answers are printed."""
     return _Output(file=sys.stdout)
 
 

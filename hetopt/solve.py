@@ -6,10 +6,11 @@ verifies all that comes back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from hetopt.comparison import judged, unrefuted
 from hetopt.control import Control, Event
 from hetopt.errors import InputError, nearest
 from hetopt.formulation import Problem, Question, RunOptions, Step
@@ -19,7 +20,7 @@ from hetopt.result import Result
 from hetopt.run import Run
 from hetopt.solution import Solution
 
-__all__ = ["bound", "compare", "diverse", "prove_again", "solve"]
+__all__ = ["bound", "compare", "diverse", "methods_compared", "prove_again", "solve"]
 
 
 def solve(
@@ -123,6 +124,7 @@ def compare(
     objective: str | None = None,
     options: Mapping[str, Any] | None = None,
     methods: Sequence[str] | None = None,
+    plans: Mapping[str, Solution] | None = None,
     time_limit: float | None = 10.0,
     gap: float = 0.0,
     threads: int = 1,
@@ -133,25 +135,71 @@ def compare(
     """Run several methods one after the other, each alone and each with the same limits; by default all that fit.
 
     Returns the Result of each method by name. ``on_result`` is called as each one ends; other parameters as in
-    :func:`solve`.
+    :func:`solve`. A bound that another one's verified plan beats is dropped, with a message.
+
+    Parameters
+    ----------
+    plans
+        Plans of your own by name, judged for the same question and returned first; one that breaks a constraint is told so in
+        the ``messages`` of its Result.
+    control
+        To cancel from elsewhere; methods whose turn had not come are not in what is returned. It shows the method that runs.
+
+    Raises
+    ------
+    InputError
+        A method that does not exist or does not fit, or a plan with the name of a method.
     """
     problem, question = _question(instance, objective, options)
-    if methods:
-        names = [_asked_for(problem, instance, question, name).method for name in methods]
-    else:
-        names = [m.name for m in problem.methods if m.fits(instance, question) is None]
+    names = methods_compared(instance, objective=objective, options=options, methods=methods, plans=plans or ())
     results: dict[str, Result] = {}
+    for name, plan in (plans or {}).items():
+        results[name] = judged(instance, question, name, plan)
+        if on_result:
+            on_result(name, results[name])
     for name in names:
         if control is not None and control.cancelled.is_set():
             break
-        own = Control(cancelled=control.cancelled) if control is not None else None
         results[name] = solve(
             instance, objective=objective, options=options, method=name, time_limit=time_limit, gap=gap, threads=threads,
-            seed=seed, control=own,
+            seed=seed, control=_own(control, problem.sense, name),
         )  # fmt: skip
+        results = unrefuted(results)
         if on_result:
             on_result(name, results[name])
     return results
+
+
+def methods_compared(
+    instance: Instance,
+    *,
+    objective: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    methods: Sequence[str] | None = None,
+    plans: Collection[str] = (),
+) -> list[str]:
+    """Names of the methods that :func:`compare` runs, in order; raises InputError as it does."""
+    problem, question = _question(instance, objective, options)
+    if methods:
+        names = list(dict.fromkeys(_asked_for(problem, instance, question, name).method for name in methods))
+    else:
+        names = [m.name for m in problem.methods if m.fits(instance, question) is None]
+    if taken := [name for name in plans if name in names]:
+        raise InputError(f"the plan {taken[0]!r} has the name of a method that is compared; give it another")
+    return names
+
+
+def _own(control: Control | None, sense: Any, name: str) -> Control | None:
+    """A control of one method in a comparison, cancelled with the caller's, which shows what the method has found so far."""
+    if control is None:
+        return None
+    outer = control
+    outer.sense, outer.method, outer.value, outer.bound = sense, name, None, None
+
+    def show(event: Event) -> None:
+        outer.value, outer.bound = event.objective, event.bound
+
+    return Control(cancelled=outer.cancelled, on_event=show)
 
 
 def diverse(instance: Instance, count: int, differ: int, **options: Any) -> list[Result]:

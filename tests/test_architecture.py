@@ -39,6 +39,7 @@ FLOORS = {
     "hetopt.solvers": FIRST,
     "hetopt.verify": FIRST,
     "formulations": SECOND,
+    "hetopt.comparison": THIRD,
     "hetopt.diagnose": THIRD,
     "hetopt.explain": THIRD,
     "hetopt.plan": THIRD,
@@ -52,6 +53,7 @@ FLOORS = {
     "hetopt.cli": TOP,
     "hetopt.plot": TOP,
     "hetopt.report": TOP,
+    "hetopt.report_comparison": TOP,
     "hetopt.report_plan": TOP,
 }
 

@@ -586,7 +586,7 @@ class TestLooking:
         assert rows["lp"]["objective"] is None
         assert all(set(KEYS) - {"solution"} <= set(row) for row in rows.values())
         table = call("compare", small, "--methods", "lp,milp").stdout.splitlines()
-        assert [line.split()[0] for line in table] == ["method", "lp", "milp"]
+        assert [line.split()[0] for line in table] == ["method", "lp", "milp", "best"]
 
     def test_list(self, small):
         everything = json.loads(call("list", "--json").stdout)

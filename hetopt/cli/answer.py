@@ -1,4 +1,4 @@
-"""Commands that answer a question: solve, bound, compare, verify, sweep."""
+"""Commands that answer a question: solve, bound, verify, sweep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hetopt.errors import InputError, VerificationError
 if TYPE_CHECKING:
     from hetopt.result import Result
 
-__all__ = ["bound", "compare", "solve", "sweep", "verify"]
+__all__ = ["bound", "solve", "sweep", "verify"]
 
 
 @main.command()
@@ -96,38 +96,6 @@ def bound(
         )  # fmt: skip
     code = finish(result, instance, output, as_json)
     return 0 if result.bound is not None and code in (2, 4) else code
-
-
-@main.command()
-@FILE
-@QUESTION
-@click.option("--methods", metavar="M,M,...", help="Methods to compare; all that fit otherwise.")
-@LIMITS
-@click.option("--gap", type=Gap(), default=0.0, show_default=True, help="Stop each at this relative gap.")
-@JSON
-def compare(
-    file: Path, objective: str | None, options: Any, formulation: Path | None, methods: str | None,
-    time_limit: float | None, threads: int, seed: int, gap: float, as_json: bool,
-) -> int:  # fmt: skip
-    """Run several methods on FILE, each alone with the same limits; 10 s each without --time-limit."""
-    import hetopt
-    from hetopt import report
-
-    instance = read_instance(file, formulation)
-    tell_unasked(instance, formulation, objective)
-    with running(as_json) as control:
-        results = hetopt.compare(
-            instance, objective=objective, options=dict(options), methods=methods.split(",") if methods else None,
-            time_limit=10.0 if time_limit is None else time_limit, gap=gap, threads=threads, seed=seed, control=control,
-        )  # fmt: skip
-    if as_json:
-        from hetopt.io.results import summary
-
-        rows = {name: {k: v for k, v in summary(r, instance).items() if k != "solution"} for name, r in results.items()}
-        print_json(rows)
-    else:
-        report.print_comparison(results)
-    return INTERRUPTED if control.cancelled.is_set() else 0
 
 
 @main.command()
@@ -209,6 +177,7 @@ def sweep(
     """
     from hetopt import report
     from hetopt.io.results import summary
+    from hetopt.report_comparison import print_comparison
     from hetopt.sweep import sweep as run
 
     user_formulation(formulation)
@@ -233,7 +202,7 @@ def sweep(
         rows = {name: summary(r, None) for name, r in answers.items()}
         print_json({**rows, **{name: {"status": "error", "messages": [text]} for name, text in bad.items()}})
     elif answers:
-        report.print_comparison({f.stem: answers[str(f)] for f in files if str(f) in answers}, "file")
+        print_comparison({f.stem: answers[str(f)] for f in files if str(f) in answers}, "file")
     if control.cancelled.is_set():
         return INTERRUPTED
     return BAD_INPUT if bad else max((r.exit_code for r in answers.values()), default=0)

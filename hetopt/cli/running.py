@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "finish",
+    "made_folder",
     "print_json",
     "read_instance",
     "running",
@@ -81,6 +82,19 @@ def writable(output: Path | None) -> None:
         raise InputError(
             f"cannot write {str(output)!r}: the folder {str(folder)!r} is missing or not writable; choose another"
         )
+
+
+def made_folder(output: Path | None) -> Path | None:
+    """The folder that results go to, made if need be, before hours are spent on them."""
+    if output is not None:
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = "it is a file" if output.exists() else error.strerror or error
+            raise InputError(f"cannot make the folder {str(output)!r}: {why}; choose another") from error
+        if not os.access(output, os.W_OK):
+            raise InputError(f"cannot write into the folder {str(output)!r}; choose another")
+    return output
 
 
 @contextmanager
