@@ -143,6 +143,8 @@ def solve_stages(
     ceiling += (
         int(np.ceil((costs.sync_byte.max(initial=0.0) * costs.size.sum()) + costs.sync_once.max(initial=0.0))) + 1
     )
+    lattice = found.cover_ptr, found.cover, found.cover_class
+    rules = problem.count, strides, counted, problem.overlap, problem.in_flight
     most, excess = int(least / unit), _FIRST
     while True:
         most = min(ceiling, int(least / unit * (1 + excess)) + 1)
@@ -153,12 +155,7 @@ def solve_stages(
         while at < ideals - 1:
             if should_stop():
                 return StageAnswer(None, least, False)
-            at = _sweep(
-                found.cover_ptr, found.cover, found.cover_class, costs.time, costs.size, costs.activation, costs.net_ptr,
-                costs.net_source, costs.in_ptr, costs.in_net, costs.arrive, costs.leave, problem.count, costs.room,
-                costs.sync_byte, costs.sync_once, strides, counted, problem.overlap, problem.in_flight, most,
-                value, origin, move, *scratch, at, _CHUNK,
-            )  # fmt: skip
+            at = _sweep(lattice, costs, (*rules, most), (value, origin, move), scratch, at, _CHUNK)
         end = int(value[-1].argmin())
         if value[-1, end] < _NEVER:
             best = float(value[-1, end]) * unit
@@ -274,12 +271,14 @@ def _change(v, sign, time, net_ptr, net_source, in_ptr, in_net, arrive, leave, i
 
 
 @njit
-def _sweep(  # type: ignore[no-untyped-def]
-    cover_ptr, cover, cover_class, time, size, activation, net_ptr, net_source, in_ptr, in_net, arrive, leave, count, room,
-    sync_byte, sync_once, strides, counted, overlap, in_flight, most, value, origin, move,
-    seen, inside, held, stack, place, added, compute, barred, transfer, load, at, budget,
-):  # fmt: skip
+def _sweep(lattice, costs, rules, table, scratch, at, budget):  # type: ignore[no-untyped-def]
     """Extend the states of the ideals from ``at`` on by one stage; where to go on after ``budget`` pairs."""
+    cover_ptr, cover, cover_class = lattice
+    time, size, activation, net_ptr, net_source, in_ptr, in_net, arrive, leave, room, sync_byte, sync_once = costs
+    count, strides, counted, overlap, in_flight, most = rules
+    value, origin, move = table
+    seen, inside, held, stack, place, added, compute, barred, transfer, load = scratch
+    stage = (time, net_ptr, net_source, in_ptr, in_net, arrive, leave, inside, held, compute, barred, transfer)
     ideals, layers = value.shape
     types, copies = sync_byte.shape
     per = strides[types]
@@ -304,10 +303,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             if place[depth] >= cover_ptr[i + 1]:
                 if depth > 0:
                     v = added[depth]
-                    _change(
-                        v, -1, time, net_ptr, net_source, in_ptr, in_net, arrive, leave, inside, held, compute, barred,
-                        transfer,
-                    )  # fmt: skip
+                    _change(v, -1, *stage)
                     bytes_ -= size[v]
                     flying -= activation[v]
                 depth -= 1
@@ -317,9 +313,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             if seen[j] == at:
                 continue
             seen[j] = at
-            _change(
-                v, 1, time, net_ptr, net_source, in_ptr, in_net, arrive, leave, inside, held, compute, barred, transfer
-            )
+            _change(v, 1, *stage)
             bytes_ += size[v]
             flying += activation[v]
             hopeful = False
@@ -334,22 +328,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                     busy = busy // r + extra
                     load[t, r - 1] = busy if busy <= most else 1 << 61
             if not hopeful:
-                _change(
-                    v,
-                    -1,
-                    time,
-                    net_ptr,
-                    net_source,
-                    in_ptr,
-                    in_net,
-                    arrive,
-                    leave,
-                    inside,
-                    held,
-                    compute,
-                    barred,
-                    transfer,
-                )
+                _change(v, -1, *stage)
                 bytes_ -= size[v]
                 flying -= activation[v]
                 continue
