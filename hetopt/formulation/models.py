@@ -69,8 +69,13 @@ class LinearFormulation(Method):
             if self.gives_bound and np.isfinite(bound):
                 slack = 1e-6 * max(1.0, abs(bound))
                 doubt = _doubt(model, bound)
-                bound += -doubt if model.sense == "min" else doubt
                 weakened[:] = [doubt] if doubt else []
+                if doubt:
+                    bound = (
+                        max(bound - doubt, _ends(model)[0])
+                        if model.sense == "min"
+                        else min(bound + doubt, _ends(model)[1])
+                    )
                 control.report_bound(question.problem.round_bound(instance, question, bound, slack=slack), "solver")
 
         if options.solver in (None, self.default_solver):
@@ -182,12 +187,23 @@ def _ask(adapter: Any, model: Any, wishes: Any, control: Control) -> Any:
 
 
 def _doubt(model: LinearModel, bound: float) -> float:
-    """What a solver may be off by in the bound of an integer model that is tiny beside its costs: it tells apart nine digits."""
+    """What a solver may be off by in the bound of an integer model that is small beside its costs.
+
+    Tolerances are absolute, 1e-6 or so: a column that is off by that is worth 1e-6 of its cost, and a cost that is less than
+    1e-7 of another may not be seen. Ten times that is taken off where costs lie so far apart that it can be much of the bound.
+    """
     costs = abs(model.cost[model.cost != 0])
     if not model.is_mip or not costs.size:
         return 0.0
     largest = float(costs.max())
-    return 1e-8 * largest if largest > 1e8 * float(costs.min()) and largest > 1e6 * abs(bound) else 0.0
+    return 1e-5 * largest if largest > 1e8 * float(costs.min()) and largest > 1e3 * abs(bound) else 0.0
+
+
+def _ends(model: LinearModel) -> tuple[float, float]:
+    """Between which values the objective is, whatever the rows say."""
+    used = np.flatnonzero(model.cost)
+    ends = np.stack([model.cost[used] * model.lower[used], model.cost[used] * model.upper[used]])
+    return float(ends.min(axis=0).sum() + model.offset), float(ends.max(axis=0).sum() + model.offset)
 
 
 def _cost_scale(model: LinearModel) -> float:

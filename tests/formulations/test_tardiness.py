@@ -171,3 +171,23 @@ def test_rows_of_the_relaxation():
     assert [block.size for block in model.row_blocks] == [1, 2, 1, 1, 1, 1]
     assert model.cost[model.columns("start")].tolist() == [3.0, 6.0, 9.0]
     assert hetopt.solve(instance, method="lp").bound == 1 + 3
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_weights_that_lie_far_apart_are_no_false_proof(seed):
+    """HiGHS does not see a weight of 1 beside 2e9 and calls plans optimal that cost three times the least."""
+    rng = np.random.default_rng(seed)
+    jobs = [
+        Job(
+            name=f"j{k}",
+            time=rng.integers(1, 10, 2).tolist(),
+            weight=(1, 2, 2e9, 2e9)[rng.integers(4)],
+            due=int(rng.integers(2, 13)),
+        )
+        for k in range(5)
+    ]
+    instance = hetopt.Instance.build([Device(name="a"), Device(name="b")], jobs, question={"objective": "tardiness"})
+    least = hetopt.solve(instance, method="subsets").objective
+    result = hetopt.solve(instance, method="milp", time_limit=20)
+    assert not [message for message in result.messages if "contradicts" in message]
+    assert 0 <= result.bound <= least
