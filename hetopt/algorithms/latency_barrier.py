@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.algorithms.jit import njit
+from hetopt.algorithms.jit import inner, njit
 from hetopt.algorithms.latency_gaps import earliest, gaps_of, pins_of, within
 from hetopt.algorithms.latency_graph import NEVER, LatencyGraph
 from hetopt.algorithms.latency_lattice import Lattice, cuts, tails
@@ -107,17 +107,13 @@ def barriers(
         at = _forward(at, cap, view, lattice, cut, gaps, rest, hold, hold_open, after, reached, scratch, _BUDGET)
         if should_stop():
             return None
-    closed, left, open_left, open_total, grow, grow_open, grow_inner = arrays[2:]
-    if backward:
-        at = size - 1
-        while at >= 0:
-            at = _backward(
-                at, cap, view, lattice, cut, gaps, rest, sent, reached, closed, left, open_left, open_total, grow,
-                grow_open, grow_inner, scratch, _BUDGET,
-            )  # fmt: skip
-            if should_stop():
-                return None
-    return Barriers(cap, reached, closed, left, open_left, open_total, grow, grow_open, grow_inner)
+    bounds = Barriers(cap, *arrays[1:])
+    at = size - 1
+    while backward and at >= 0:
+        at = _backward(at, view, lattice, cut, gaps, rest, sent, bounds, scratch, _BUDGET)
+        if should_stop():
+            return None
+    return bounds
 
 
 @njit
@@ -213,89 +209,94 @@ def _forward(start, cap, g, lattice, cut, gaps, rest, hold, hold_open, after, re
     return reached.shape[1]
 
 
-@njit
-def _backward(  # type: ignore[no-untyped-def]
-    start,
-    cap,
-    g,
-    lattice,
-    cut,
-    gaps,
-    rest,
-    sent,
-    reached,
-    closed,
-    left,
-    open_left,
-    open_total,
-    grow,
-    grow_open,
-    grow_inner,
-    s,
-    budget,
-):
-    """Bounds on what is left, from ideal ``start`` downwards; ``closed``: the next thing is a barrier at this ideal."""
-    steps = 0
-    layers = reached.shape[0]
+@inner
+def _close(i, g, lattice, cut, gaps, b, s):  # type: ignore[no-untyped-def]
+    """Least time left when the next thing is an accelerator that goes on from the gap that ends at ``i``; steps taken."""
+    closed, left = b.closed, b.left
+    layers = b.reached.shape[0]
     top = layers - 1
+    first = earliest(i, b.reached[top], gaps)
+    found, steps = accelerators(i, b.cap - first, g, lattice, cut, b.grow[top - 1], b.grow_open[top - 1], s)
+    wide = i + 1 - gaps.first[i]
+    for k in range(found):
+        s.other[k] = within(i, g.room[0] - s.other[k], gaps)
+    for r in range(1, layers):
+        s.best[: wide + 1] = NEVER
+        for k in range(found):
+            s.best[s.other[k]] = min(s.best[s.other[k]], s.cost[k] + left[r - 1, s.target[k]])
+        for k in range(wide, 0, -1):
+            if k < wide:
+                s.best[k] = min(s.best[k], s.best[k + 1])
+            one = gaps.order[gaps.first[i] + k - 1]
+            closed[r, one] = min(closed[r, one], s.best[k] + gaps.more[one])
+    return steps + layers * (found + wide)
+
+
+@inner
+def _leave(i, g, lattice, cut, b, s):  # type: ignore[no-untyped-def]
+    """Least time left when the next thing is a host with a cut, or a block and then a barrier; steps taken."""
+    closed, left = b.closed, b.left
+    layers = b.reached.shape[0]
+    top = layers - 1
+    for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+        v = lattice.node[p]
+        if cut[v] and g.host[v] < NEVER:
+            for r in range(layers):
+                closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
+    for r in range(layers):
+        left[r, i] = closed[r, i]
+    found, steps = blocks(i, b.cap - b.reached[top, i], g, lattice, cut, closed[top], b.open_left[top], s)
+    for k in range(found):
+        j = s.target[k]
+        for r in range(layers):
+            left[r, i] = min(left[r, i], s.other[k] + closed[r, j])
+            if r > 0:
+                left[r, i] = min(left[r, i], s.cost[k] + closed[r - 1, j])
+    return steps + found * layers
+
+
+@inner
+def _open(i, g, lattice, cut, sent, b):  # type: ignore[no-untyped-def]
+    """What is left when no barrier needs to be at ``i``, and of an accelerator that ends at ``i`` or later."""
+    open_left, open_total, grow, grow_open, grow_inner = b.open_left, b.open_total, b.grow, b.grow_open, b.grow_inner
+    layers = b.reached.shape[0]
+    for r in range(layers):
+        open_left[r, i] = b.closed[r, i]
+        open_total[r, i] = min(NEVER, b.reached[layers - 1 - r, i] + b.closed[r, i])
+        if r > 0:
+            open_total[r, i] = min(open_total[r, i], open_total[r - 1, i])
+        grow[r, i] = min(NEVER, sent[i] + b.left[r, i])
+        grow_inner[r, i] = NEVER
+    for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
+        v = lattice.node[p]
+        j = lattice.cover[p]
+        for r in range(layers):
+            if not cut[v]:
+                open_left[r, i] = min(open_left[r, i], open_left[r, j])
+                open_total[r, i] = min(open_total[r, i], open_total[r, j])
+            if g.acc[v] < NEVER:
+                grow[r, i] = min(grow[r, i], g.acc[v] + grow[r, j])
+                grow_open[r, i] = min(grow_open[r, i], g.acc[v] + (grow[r, j] if cut[v] else grow_open[r, j]))
+                if not cut[v]:
+                    grow_inner[r, i] = min(grow_inner[r, i], g.acc[v] + grow_inner[r, j])
+    for r in range(layers):
+        grow_inner[r, i] = min(grow_inner[r, i], open_left[r, i])
+
+
+@njit
+def _backward(start, g, lattice, cut, gaps, rest, sent, b, s, budget):  # type: ignore[no-untyped-def]
+    """Bounds ``b`` on what is left, from ideal ``start`` downwards; where to go on after ``budget`` steps, or -1."""
+    steps = 0
+    layers, ideals = b.reached.shape
     for i in range(start, -1, -1):
         if steps > budget:
             return i
         if gaps.first[i] >= 0 and layers > 1:
-            first = earliest(i, reached[top], gaps)
-            found, more = accelerators(i, cap - first, g, lattice, cut, grow[top - 1], grow_open[top - 1], s)
-            wide = i + 1 - gaps.first[i]
-            steps += more + layers * (found + wide)
-            for k in range(found):
-                s.other[k] = within(i, g.room[0] - s.other[k], gaps)
-            for r in range(1, layers):
-                s.best[: wide + 1] = NEVER
-                for k in range(found):
-                    s.best[s.other[k]] = min(s.best[s.other[k]], s.cost[k] + left[r - 1, s.target[k]])
-                for k in range(wide, 0, -1):
-                    if k < wide:
-                        s.best[k] = min(s.best[k], s.best[k + 1])
-                    one = gaps.order[gaps.first[i] + k - 1]
-                    closed[r, one] = min(closed[r, one], s.best[k] + gaps.more[one])
-        first = reached[top, i]
-        if i == reached.shape[1] - 1:
-            closed[:, i] = 0
-            left[:, i] = 0
-        elif first + rest[i] < cap:
-            for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
-                v = lattice.node[p]
-                if cut[v] and g.host[v] < NEVER:
-                    for r in range(layers):
-                        closed[r, i] = min(closed[r, i], g.host[v] + left[r, lattice.cover[p]])
-            for r in range(layers):
-                left[r, i] = closed[r, i]
-            found, more = blocks(i, cap - first, g, lattice, cut, closed[top], open_left[top], s)
-            steps += more + found * layers
-            for k in range(found):
-                j = s.target[k]
-                for r in range(layers):
-                    left[r, i] = min(left[r, i], s.other[k] + closed[r, j])
-                    if r > 0:
-                        left[r, i] = min(left[r, i], s.cost[k] + closed[r - 1, j])
-        for r in range(layers):
-            open_left[r, i] = closed[r, i]
-            open_total[r, i] = min(NEVER, reached[top - r, i] + closed[r, i])
-            if r > 0:
-                open_total[r, i] = min(open_total[r, i], open_total[r - 1, i])
-            grow[r, i] = min(NEVER, sent[i] + left[r, i])
-            grow_inner[r, i] = NEVER
-        for p in range(lattice.ptr[i], lattice.ptr[i + 1]):
-            v = lattice.node[p]
-            j = lattice.cover[p]
-            for r in range(layers):
-                if not cut[v]:
-                    open_left[r, i] = min(open_left[r, i], open_left[r, j])
-                    open_total[r, i] = min(open_total[r, i], open_total[r, j])
-                if g.acc[v] < NEVER:
-                    grow[r, i] = min(grow[r, i], g.acc[v] + grow[r, j])
-                    grow_open[r, i] = min(grow_open[r, i], g.acc[v] + (grow[r, j] if cut[v] else grow_open[r, j]))
-                    if not cut[v]:
-                        grow_inner[r, i] = min(grow_inner[r, i], g.acc[v] + grow_inner[r, j])
-        for r in range(layers):
-            grow_inner[r, i] = min(grow_inner[r, i], open_left[r, i])
+            steps += _close(i, g, lattice, cut, gaps, b, s)
+        if i == ideals - 1:
+            b.closed[:, i] = 0
+            b.left[:, i] = 0
+        elif b.reached[layers - 1, i] + rest[i] < b.cap:
+            steps += _leave(i, g, lattice, cut, b, s)
+        _open(i, g, lattice, cut, sent, b)
     return -1
