@@ -154,7 +154,8 @@ def whole_bytes(instance: Instance, last: int) -> _Bytes:
     unit = float(common) if exact else float(2.0 ** (math.frexp(total)[1] - most))
     rounded = np.floor(room / unit) if exact else np.ceil(room / unit)
     sides = (np.floor(weights / unit), np.floor(made / unit), np.floor(copied / unit), rounded)
-    return _Bytes(*(side.astype(np.int64).tolist() for side in sides), unit)
+    own, own_results, copies, rooms = (side.astype(np.int64).tolist() for side in sides)
+    return _Bytes(own, own_results, copies, rooms, unit)
 
 
 def left_shifted(
