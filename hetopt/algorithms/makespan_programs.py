@@ -22,8 +22,8 @@ _SHARES = (0.05, 0.1, 0.15)
 _WIDE = 1000  # nodes of branch and bound for such a program
 _SOLVES = 8  # programs of groups in a row
 _NODES = 300  # nodes for each
-_LARGE_SHARES = (0.5, 0.25, 1.0)  # the same for integers, of which few jobs bear a plan's whole distance
-_FEW = 100  # nodes of the first programs for integers
+_LARGE_SHARES = (0.5, 0.25)  # the same for integers, of which few jobs bear a plan's whole distance
+_FEW = 150  # nodes of the first programs for integers
 
 
 class Best(Protocol):
@@ -34,6 +34,7 @@ class Best(Protocol):
     plan: NDArray[np.int64]
     value: float
     bound: float
+    cut_costs: Floats | None
 
     def over(self) -> bool:
         """Whether to return now."""
@@ -110,7 +111,8 @@ def programs(state: Best, relaxation: Relaxation, seed: int, *, wide: bool) -> I
 def whole_programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[bool]:
     """The programs of all machines for integers: any plan better than the best will do, and few may exist.
 
-    Where machines differ in speed, branch and bound finds them sooner than exchanges do.
+    Where machines differ in speed, branch and bound finds them sooner than exchanges do. The pairs are cheap in the linear
+    relaxation or, in every other program, cost no more in the cardinality program than a better plan can afford.
 
     Parameters
     ----------
@@ -120,13 +122,16 @@ def whole_programs(state: Best, relaxation: Relaxation, seed: int) -> Iterator[b
     Yields
     ------
     bool
-        Whether the best plan was improved, after each program. The programs have twice the nodes after each round of shares.
+        Whether the best plan was improved, after each program. Every four programs the nodes double.
     """
     cost = reduced_costs(state.time, relaxation.weights)
     turn = 0
     while True:
-        before, nodes = state.value, _FEW * 2 ** (turn // len(_LARGE_SHARES))
-        allowed = cost <= _LARGE_SHARES[turn % len(_LARGE_SHARES)] * (before - relaxation.value)
+        before, nodes = state.value, _FEW * 2 ** (turn // 4)
+        if turn % 2 == 1 and state.cut_costs is not None:
+            allowed = state.cut_costs <= before - state.bound
+        else:
+            allowed = cost <= _LARGE_SHARES[turn // 2 % len(_LARGE_SHARES)] * (before - relaxation.value)
         plan = place_anew(
             state.time,
             state.ready,
