@@ -122,12 +122,29 @@ class Run:
         elif reason not in ("error", "infeasible") and not self.control.closed and self.control.remaining <= 0:
             reason, last = "limit", Outcome("limit", "time", last.solver, last.notes, last.statistics)
             self.stretch(quick)
+        if (
+            reason == "finished"
+            and not last.notes
+            and self.problem.method(step.method).kind == "exact"
+            and self.apart()
+        ):
+            self.messages.append(
+                f"{step.method} is through, and its rounding leaves value and bound apart: the numbers of this instance lie too "
+                "many orders of magnitude from each other for it"
+            )
         if reason == "infeasible" and self.control.plan is not None:
             self.messages.append(
                 f"{step.method} said that no plan exists, but a verified plan does; its word is discarded"
             )
             reason = "error"
         return self.result(reason, last, step)
+
+    def apart(self) -> bool:
+        """Whether there are a plan and a bound that do not meet."""
+        control = self.control
+        if control.value is None or control.bound is None or control.closed:
+            return False
+        return abs(control.value - control.bound) > TOLERANCE * abs(control.value)
 
     def stretch(self, quick: Sequence[Step]) -> None:
         """A plan and a bound even where the limit was too short for them: each quick method has a second for what lacks."""

@@ -171,6 +171,16 @@ class TestBoundsAreChecked:
         assert result.method == "honest"
         assert "the bound is discarded" in result.messages[0]
 
+    def test_an_exact_method_whose_rounding_leaves_a_gap_says_so(self):
+        """1e-8 beside 1e13 seconds: ticks that hold both are coarser than the optimum of 2.3e-8."""
+        times = [[1e-8, 1e13], [1.3e-8, 1e13]]
+        instance = Instance.from_graph(times, [(0, 1)], question={"objective": "chain-bottleneck"})
+        result = hetopt.solve(instance, method="dp")
+        assert (result.status, result.reason) == ("feasible", "finished")
+        assert "too many orders of magnitude" in result.messages[-1]
+        near = Instance.from_graph(np.array(times) * [1, 1e-20], [(0, 1)], question={"objective": "chain-bottleneck"})
+        assert hetopt.solve(near, method="dp").messages == ()
+
 
 class TestControl:
     def test_the_stronger_proof_wins_up_to_rounding_noise(self):
