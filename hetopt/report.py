@@ -249,9 +249,9 @@ class _Output(Console):
         raise BrokenPipeError  # the command line knows what to do; rich would exit with 1
 
 
-def standard_output() -> Console:
-    """Where answers are printed."""
-    return _Output(file=sys.stdout)
+def standard_output(width: int | None = None) -> Console:
+    """Where answers are printed; ``width`` columns where there is no terminal."""
+    return _Output(file=sys.stdout, width=None if sys.stdout.isatty() else width)
 
 
 def _unit(name: str) -> str:

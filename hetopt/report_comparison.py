@@ -13,13 +13,17 @@ from hetopt.result import Result
 
 __all__ = ["notes", "print_comparison"]
 
+WIDE = 110  # columns where there is no terminal
+
 
 def print_comparison(results: Mapping[str, Result], what: str = "method", plans: Collection[str] = ()) -> None:
     """A row a method (or a file): status, value, bound, gap, its proof, why it ended, times; ``plans`` are rows only judged.
 
     Below them the best value and the best bound, where methods answer the same question.
     """
-    table = Table(what, "status", box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column(what, overflow="fold")
+    table.add_column("status", no_wrap=True)
     for name in ("value", "bound", "gap", "proof", "ended", "seconds", "cpu"):
         table.add_column(name, justify="left" if name in ("proof", "ended") else "right")
     for name, r in results.items():
@@ -30,7 +34,7 @@ def print_comparison(results: Mapping[str, Result], what: str = "method", plans:
         table.add_row(
             Text(name), status, *numbers, r.bound_proof, "judged only" if name in plans else _ended(r), *times
         )
-    console = standard_output()
+    console = standard_output(WIDE)
     console.print(table)
     found = best(results) if what == "method" and len(results) > 1 else None
     if found is not None:

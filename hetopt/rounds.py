@@ -62,6 +62,8 @@ class Simulation:
         How many.
     notes
         What did not go as asked, in sentences.
+    late
+        Jobs that were done after their deadline, or had passed it undone at the end.
     """
 
     finish: Mapping[str, float | None]
@@ -72,6 +74,7 @@ class Simulation:
     rounds: int
     plans: int
     notes: tuple[str, ...] = field(default_factory=tuple)
+    late: tuple[str, ...] = ()
 
 
 def simulate(
@@ -255,9 +258,9 @@ class _Run:
         """The results by name."""
         done = ~self.left
         end = float(self.finish.max()) if done.all() else clock
-        late = [self.jobs[k].name for k in np.flatnonzero(self.left)[:5].tolist()]
-        if late:
-            self.note(f"{int(self.left.sum())} jobs were not done at the end, {late[0]!r} among them")
+        if self.left.any():
+            first = self.jobs[int(self.left.argmax())].name
+            self.note(f"{int(self.left.sum())} jobs were not done at the end, {first!r} among them")
         names = self.instance.device_names
         return Simulation(
             finish={
@@ -276,4 +279,9 @@ class _Run:
             rounds=rounds,
             plans=self.plans,
             notes=tuple(self.notes),
+            late=tuple(
+                job.name
+                for job, t in zip(self.jobs, np.where(done, self.finish, clock) - self.release, strict=True)
+                if job.deadline is not None and t > job.deadline
+            ),
         )

@@ -55,6 +55,7 @@ FLOORS = {
     "hetopt.report": TOP,
     "hetopt.report_comparison": TOP,
     "hetopt.report_plan": TOP,
+    "hetopt.report_rounds": TOP,
 }
 
 # ``model.write(path)`` is a method of the model, and files are written one floor higher.

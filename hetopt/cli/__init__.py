@@ -7,7 +7,7 @@ infeasible; 4 nothing found in the limit; 5 solver failure; 130 interrupted (the
 imported inside the commands, so that ``hetopt --help`` answers at once.
 """
 
-from hetopt.cli import answer, compare, complete, files, look, plan, warm
+from hetopt.cli import answer, compare, complete, files, look, plan, rounds, warm
 from hetopt.cli.group import main
 
-__all__ = ["answer", "compare", "complete", "files", "look", "main", "plan", "warm"]
+__all__ = ["answer", "compare", "complete", "files", "look", "main", "plan", "rounds", "warm"]

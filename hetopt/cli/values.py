@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FILE", "FORMULATION", "JSON", "LIMITS", "OUTPUT", "QUESTION", "Bytes", "Gap", "Pair", "Seconds"]
+__all__ = ["FILE", "FORMULATION", "JSON", "LIMITS", "OPTIONS", "OUTPUT", "QUESTION", "Bytes", "Gap", "Pair", "Seconds"]
 
 
 class Seconds(click.ParamType):  # type: ignore[type-arg]
@@ -94,16 +94,17 @@ FORMULATION = click.option(
     "--formulation", type=click.Path(path_type=Path), help="Python file with a formulation of your own; it is run."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Write one JSON object to standard output, nothing else.")
+OPTIONS = click.option(
+    "--option",
+    "-O",
+    "options",
+    type=Pair(),
+    multiple=True,
+    help="Option of the question (contiguous=none); may be repeated.",
+)
 QUESTION = options_of(
     click.option("--objective", metavar="O", help="Objective, instead of the file's own (see `hetopt list`)."),
-    click.option(
-        "--option",
-        "-O",
-        "options",
-        type=Pair(),
-        multiple=True,
-        help="Option of the question (contiguous=none); may be repeated.",
-    ),
+    OPTIONS,
     FORMULATION,
 )
 LIMITS = options_of(
