@@ -99,6 +99,10 @@ class Task(_Record, frozen=True, kw_only=True):
     energy: Table | None = None
     modes: list[Mode] = field(default_factory=list)
 
+    def memory_of(self, mode: Mode) -> int | float:
+        """Bytes that the task takes in ``mode``: its own where the mode states none."""
+        return self.memory if mode.memory is None else mode.memory
+
 
 class Edge(_Record, frozen=True, kw_only=True):
     """A dependency between two tasks of a job; ``data`` bytes travel, by default the source task's output."""
@@ -134,6 +138,10 @@ class Job(_Record, frozen=True, kw_only=True):
     cost: Table | None = None
     energy: Table | None = None
     modes: list[Mode] = field(default_factory=list)
+
+    def memory_of(self, mode: Mode) -> int | float:
+        """Bytes that the task takes in ``mode``: its own where the mode states none."""
+        return self.memory if mode.memory is None else mode.memory
 
 
 class InstanceFile(_Record, frozen=True, kw_only=True):

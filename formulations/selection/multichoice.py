@@ -86,11 +86,12 @@ def menu(instance: Instance) -> Menu:
     allowed: list[bool] = []
     start = [0]
     for k in range(instance.n_tasks):
-        for mode in instance.task(k).modes:
+        task = instance.task(k)
+        for mode in task.modes:
             own = [_first(instance, table) for table in (mode.time, mode.energy, mode.cost)]
             names.append(mode.name)
             score.append(float(mode.score or 0))
-            rows.append([float(mode.memory or 0), *(math.nan if v is None else v for v in own)])
+            rows.append([float(task.memory_of(mode)), *(math.nan if v is None else v for v in own)])
             allowed.append(mode.time is None or own[0] is not None)
         start.append(len(names))
     amount = np.array(rows, np.float64).reshape(-1, len(RESOURCES)).T

@@ -58,7 +58,7 @@ def check_choice(
         mode = modes[number]
         picked.append(number)
         scores.append(float(mode.score or 0))
-        amounts["memory"].append(float(mode.memory or 0))
+        amounts["memory"].append(float(instance.task(k).memory_of(mode)))
         for resource in ("time", "energy", "cost"):
             value = _on_first(instance, getattr(mode, resource))
             if value is None and resource == "time" and mode.time is not None:

@@ -136,7 +136,10 @@ def hybrid_facts(instance: Instance) -> HybridFacts:
             )
         place = f"$.tables.hybrid.modes.{label}"
         modes.append(
-            tuple(_configuration(instance, mode, extra[mode.name], place, sources[k], targets[k]) for mode in given)
+            tuple(
+                _configuration(instance.task(k).memory_of(mode), mode, extra[mode.name], place, sources[k], targets[k])
+                for mode in given
+            )
         )
     for label in table["modes"]:
         if label not in instance.task_index:
@@ -156,7 +159,7 @@ def hybrid_facts(instance: Instance) -> HybridFacts:
 
 
 def _configuration(
-    instance: Instance, mode: Mode, extra: Any, path: str, sources: dict[str, int], targets: dict[str, int]
+    memory: float, mode: Mode, extra: Any, path: str, sources: dict[str, int], targets: dict[str, int]
 ) -> Configuration:
     path = f"{path}.{mode.name}"
     if not isinstance(extra, Mapping) or set(extra) != set(_KEYS):
@@ -172,7 +175,7 @@ def _configuration(
         ends.append({known[name]: _bytes(value, f"{path}.{key}.{name}") for name, value in extra[key].items()})
     seconds = times[0]
     assert seconds is not None
-    return Configuration(mode.name, mode.devices, seconds, mode.memory or 0, activation, parameters, ends[0], ends[1])
+    return Configuration(mode.name, mode.devices, seconds, memory, activation, parameters, ends[0], ends[1])
 
 
 def _bytes(value: Any, path: str) -> float:

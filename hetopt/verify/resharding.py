@@ -45,7 +45,7 @@ def check_resharding(instance: Instance, details: Mapping[str, Any]) -> Reshardi
         if seconds is None:
             wrong.append(f"mode {chosen[label]!r} of task {label!r} cannot run on {instance.device_names[0]!r}")
         work.append(seconds or 0.0)
-        memory.append(float(modes[number[label]].memory or 0))
+        memory.append(float(instance.task(k).memory_of(modes[number[label]])))
     moved = [
         float(entry["seconds"][number[entry["from"]]][number[entry["to"]]])
         for entry in instance.tables.get("resharding", [])
@@ -84,7 +84,7 @@ def messages_bound(instance: Instance, price: float, messages: Sequence[Sequence
         rows = []
         for mode in instance.task(k).modes:
             seconds = _seconds(instance, mode)
-            rows.append(math.inf if seconds is None else seconds + price * float(mode.memory or 0))
+            rows.append(math.inf if seconds is None else seconds + price * float(instance.task(k).memory_of(mode)))
         own.append(rows)
     parts = []
     for entry, pair in zip(entries, messages, strict=True):

@@ -175,3 +175,12 @@ class TestBrokenPlans:
         one = problem("selection.multichoice")
         with pytest.raises(ValueError, match="price"):
             one.replay(instance, one.question(instance), {"kind": "prices", "prices": prices})
+
+
+def test_a_mode_without_bytes_takes_its_tasks():
+    """The only task takes 9 bytes in each mode that states none; 8 are there."""
+    modes = [Mode(name="plain", score=1), Mode(name="small", memory=4, score=5)]
+    job = Job(name="net", tasks=[Task(name="t", time=[1], memory=9, modes=modes)])
+    instance = Instance.build([Device(name="gpu", memory=8)], [job], question={"objective": "multichoice"})
+    result = hetopt.solve(instance)
+    assert (result.objective, result.solution.details["modes"]) == (5, {"t": "small"})
