@@ -120,6 +120,8 @@ def print_result(result: Result, instance: Instance, output: Path | None) -> Non
         console.print(f"  bound       {number(result.bound)}, {word}", highlight=False)
     if result.objective is not None:
         console.print(f"  gap         {percent(result.gap)}", highlight=False)
+    if told := _guarantee(result):
+        console.print(f"  guarantee   {told}", highlight=False)
     found_by = result.method.split(",")[0]
     last = "" if result.method_why.startswith(f"{found_by}:") else "last run: "
     why = f"  method      {result.method}  ({last}{result.method_why})"
@@ -252,6 +254,18 @@ class _Output(Console):
 def standard_output(width: int | None = None) -> Console:
     """Where answers are printed; ``width`` columns where there is no terminal."""
     return _Output(file=sys.stdout, width=None if sys.stdout.isatty() else width)
+
+
+def _guarantee(result: Result) -> str:
+    """What an approximation promises of its plan and its own bound, and what came out; empty for other methods."""
+    from hetopt.registry import problem
+
+    promised = next((m.guarantee for m in problem(result.problem).methods if m.name == result.method), "")
+    if not promised or not result.objective or not result.bound:
+        return ""
+    factor = result.objective / result.bound if result.sense == "min" else result.bound / result.objective
+    early = "" if result.reason == "finished" else " when it is run to its end"
+    return f"{promised}{early}; here {factor:.3g} times"
 
 
 def _unit(name: str) -> str:

@@ -131,7 +131,7 @@ def simulate(
             on_round(Moment(rounds, clock, int(active.sum()), int((~run.left).sum())))
         run.plan(active, clock)
         if not run.turn(clock, round_seconds) and not (run.left & ~active).any():
-            run.note("the plan gives no job any time, so nothing goes on")
+            run.note(run.stuck(active))
             break
         rounds, clock = rounds + 1, clock + round_seconds
     return run.told(rounds, clock)
@@ -168,6 +168,14 @@ class _Run:
         """Say something once."""
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+    def stuck(self, active: NDArray[np.bool_]) -> str:
+        """Why no job ran in a round."""
+        wide = active & (self.scale > self.workers.max())
+        if not wide.any():
+            return "the plan gives no job any time, so nothing goes on"
+        job, most = self.jobs[int(wide.argmax())], self.workers.max()
+        return f"{job.name!r} takes {job.scale:g} workers at once, and no type has more than {most:g}: it can run in no round"
 
     def plan(self, active: NDArray[np.bool_], clock: float) -> None:
         """A new plan, where the jobs are others than the last one's."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import hetopt
-from hetopt import Instance, report
+from hetopt import Instance, registry, report
 from hetopt.control import Control
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +63,13 @@ class TestResult:
         assert "the word of highs" in self.shown(instance, monkeypatch, method="milp")
         assert "proof stored, replayed by `hetopt verify`" in self.shown(instance, monkeypatch, method="lp")
 
+    def test_an_approximation_says_what_it_promises_and_what_came_out(self, monkeypatch):
+        """Shares of a half bound the three unit jobs by 3/2, rounded up to 2, which the plan has."""
+        instance = Instance.from_times(np.ones((3, 2)))
+        text = self.shown(instance, monkeypatch, method="lst")
+        assert "guarantee   at most 2 - 1/d times its own bound; here 1 times" in text
+        assert "guarantee" not in self.shown(instance, monkeypatch, method="milp")
+
     def test_an_infeasible_one_says_why(self, monkeypatch):
         instance = Instance.from_times([[1]], memory=[2], capacity=[1])
         text = self.shown(instance, monkeypatch)
@@ -101,3 +108,10 @@ def test_progress_on_a_terminal(tmp_path):
     assert "gap" in text
     assert "cpsat" in text
     assert out.splitlines()[0].split()[1] == "assignment.makespan"
+
+
+def test_every_approximation_states_its_guarantee():
+    for problem in registry.problems():
+        for method in problem.methods:
+            assert (method.kind == "approximation") == bool(method.guarantee), f"{problem.name} {method.name}"
+            assert method.guarantee in method.title

@@ -166,6 +166,12 @@ class TestTraces:
         control.cancel()
         assert simulate(trace, control=control).rounds == 0
 
+    def test_a_job_wider_than_every_type_is_named(self) -> None:
+        jobs: list[dict[str, Any]] = [{"time": [1], "steps": 5}, {"time": [1], "steps": 5, "scale": 3}]
+        told = simulate(cluster(jobs, [2], objective="max-min-fairness"), round_seconds=10)
+        assert told.finish == {"j0": 5, "j1": None}
+        assert "'j1' takes 3 workers at once, and no type has more than 2: it can run in no round" in told.notes
+
     def test_a_deadline_that_cannot_be_kept_is_dropped_and_told(self) -> None:
         job = {"time": [1], "steps": 100, "deadline": 50}
         devices = [Device(name="a", price=1)]

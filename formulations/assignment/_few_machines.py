@@ -18,7 +18,8 @@ class FPTAS(Method):
     """Horowitz and Sahni: loads trimmed to a grid, finer and finer until the gap asked for is met."""
 
     name = "fptas"
-    title = f"Horowitz-Sahni for at most {_MOST_DEVICES} devices, within 1 + epsilon of its own bound, epsilon from 0.3 down"
+    guarantee = "at most 1 + epsilon times its own bound, epsilon from 0.3 down"
+    title = f"Horowitz-Sahni for at most {_MOST_DEVICES} devices, {guarantee}"
     kind = "approximation"
 
     def fits(self, instance: Instance, question: Question) -> str | None:

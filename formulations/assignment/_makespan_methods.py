@@ -58,7 +58,8 @@ class LST(Method):
     """
 
     name = "lst"
-    title = "Lenstra-Shmoys-Tardos with Shchepin-Vakhania rounding, at most 2 - 1/d times its own bound"
+    guarantee = "at most 2 - 1/d times its own bound"
+    title = f"Lenstra-Shmoys-Tardos with Shchepin-Vakhania rounding, {guarantee}"
     kind = "approximation"
 
     def fits(self, instance: Instance, question: Question) -> str | None:

@@ -129,7 +129,8 @@ class ShmoysTardos(Method):
     """Deadlines refuted by (3), affordable shares rounded."""
 
     name = "shmoys-tardos"
-    title = "Shmoys-Tardos rounding within the budget, at most twice its own bound; bound replayed"
+    guarantee = "at most twice its own bound"
+    title = f"Shmoys-Tardos rounding within the budget, {guarantee}; bound replayed"
     kind = "approximation"
 
     def fits(self, instance: Instance, question: Question) -> str | None:

@@ -83,7 +83,8 @@ class Skutella(Method):
     """Convex program in the shares, rounded by conditional expectations."""
 
     name = "skutella"
-    title = "Skutella's convex program and rounding, at most 3/2 times its bound, which is replayed"
+    guarantee = "at most 3/2 times its own bound"
+    title = f"Skutella's convex program and rounding, {guarantee}, which is replayed"
     kind = "approximation"
 
     def fits(self, instance: Instance, question: Question) -> str | None:

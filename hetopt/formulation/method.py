@@ -59,12 +59,16 @@ class Method(ABC):
         in turns, no factor); ``heuristic`` (plan).
     engine
         What runs it: ``linear``, ``cp``, ``convex`` or ``algorithm``.
+    guarantee
+        Of an approximation: how far its plan may be from its own bound when it is run to its end, such as
+        ``"at most twice its own bound"``; empty elsewhere.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     kind: ClassVar[Literal["exact", "relaxation", "approximation", "search", "heuristic"]]
     engine: ClassVar[Literal["linear", "cp", "convex", "algorithm"]] = "algorithm"
+    guarantee: ClassVar[str] = ""
 
     @property
     def gives_bound(self) -> bool:
