@@ -121,7 +121,7 @@ def plan(
     notes += [f"{why}: {_said(r)}" for (why, *_), (_, r) in zip(variants, tried, strict=True) if len(variants) > 1]
     if result.solution is None:
         stopped = control is not None and control.cancelled.is_set()
-        mends = tuple(_mends(recipe, to, seed, control)) if result.status == "infeasible" and not stopped else ()
+        mends = tuple(_mends(recipe, to, seed, control, notes)) if result.status == "infeasible" and not stopped else ()
         return Planned(instance, result, mends=mends, notes=tuple(notes))
     verify(instance, result)
     settings, refused = {}, {}
@@ -200,29 +200,43 @@ def _said(result: Result) -> str:
     )
 
 
-def _mends(recipe: Recipe, to: Sequence[str], seed: int, control: Control | None) -> Iterator[str]:
-    """Changes of the call after which there is a plan, each verified; no more of them once it is cancelled."""
-    for mend in _possible_mends(recipe, to, seed):
+def _mends(recipe: Recipe, to: Sequence[str], seed: int, control: Control | None, notes: list[str]) -> Iterator[str]:
+    """Changes of the call after which there is a plan, each verified; ``notes`` says where the search was cut short."""
+    if control is not None:
+        control.method = "there is no plan; trying what would mend it"
+    unsettled: list[str] = []
+    for mend in _possible_mends(recipe, to, seed, unsettled):
+        if mend:
+            yield mend
         if control is not None and control.cancelled.is_set():
-            return
-        yield mend
+            notes.append("the search for what would mend it was interrupted; more may")
+            break
+    if unsettled:
+        notes.append(f"whether it would help was not settled in {_PATIENCE:g} s each: {'; '.join(unsettled)}")
 
 
-def _possible_mends(recipe: Recipe, to: Sequence[str], seed: int) -> Iterator[str]:
+def _possible_mends(recipe: Recipe, to: Sequence[str], seed: int, unsettled: list[str]) -> Iterator[str]:
+    """Each change that helps, and an empty word for each tried in vain; ``unsettled`` has those that were not settled."""
     used = recipe.used
     if recipe.want != "tokens" and recipe.model.caches and not used.training:
         most = _longest(recipe, to, seed)
-        if 0 < most < used.context and _plan_exists(_with(recipe, context=most), to, seed):
-            yield f"--context {most} (instead of {used.context})"
+        change = f"--context {most} (instead of {used.context})"
+        yield (
+            change
+            if 0 < most < used.context and _helps(change, _with(recipe, context=most), to, seed, unsettled)
+            else ""
+        )
     stored = used.scheme
     for scheme in _SMALLER if not used.training and stored not in ("int4", "nf4") else ():
-        if scheme != stored and _plan_exists(_with(recipe, scheme=scheme), to, seed):
-            yield f"--quantisation {scheme} (instead of {stored or used.precision})"
+        change = f"--quantisation {scheme} (instead of {stored or used.precision})"
+        if scheme != stored and _helps(change, _with(recipe, scheme=scheme), to, seed, unsettled):
+            yield change
             break
+        yield ""
     for name in recipe.cluster.sheets:
         more = _one_more(recipe, name)
-        if more.cluster.sheets[name].kind != "cpu" and _plan_exists(more, to, seed):
-            yield f"one more {name}"
+        change = f"one more {name}"
+        yield change if more.cluster.sheets[name].kind != "cpu" and _helps(change, more, to, seed, unsettled) else ""
 
 
 def _with(recipe: Recipe, **changes: Any) -> Recipe:
@@ -237,9 +251,17 @@ def _one_more(recipe: Recipe, name: str) -> Recipe:
     return replace(recipe, cluster=replace(recipe.cluster, units=(*units[: last + 1], more, *units[last + 1 :])))
 
 
-def _plan_exists(recipe: Recipe, to: Sequence[str], seed: int) -> bool:
-    instances = (variant.instance(**how) for _, variant, how in _variants(recipe, to, []))
-    return any(solve(one, time_limit=_PATIENCE, seed=seed).solution is not None for one in instances)
+def _helps(change: str, recipe: Recipe, to: Sequence[str], seed: int, unsettled: list[str]) -> bool:
+    """Whether there is a plan after a change; the change is added to ``unsettled`` where that was not settled."""
+    settled = True
+    for _, variant, how in _variants(recipe, to, []):
+        result = solve(variant.instance(**how), time_limit=_PATIENCE, seed=seed)
+        if result.solution is not None:
+            return True
+        settled = settled and result.status == "infeasible"
+    if not settled:
+        unsettled.append(change)
+    return False
 
 
 def _longest(recipe: Recipe, to: Sequence[str], seed: int) -> int:

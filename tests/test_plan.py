@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 import hetopt
 from hetopt.cli import main
+from hetopt.control import Control
 from hetopt.errors import InputError
 from hetopt.io.exporters import accelerate, llama_cpp, vllm
 from hetopt.plan import Planned, plan, settings_file, write_plan
@@ -236,6 +238,35 @@ def test_smaller_weights_are_offered(large):
 
 def test_nothing_is_offered_that_does_not_help(large):
     assert plan(large, to=["vllm"], devices="t4", context=64).mends == ()
+
+
+def test_an_interrupted_search_for_mends_says_so(large, monkeypatch):
+    control = Control()
+    whole = hetopt.plan.__globals__["solve"]
+
+    def cancelling(instance, **given):
+        if control.method.startswith("there is no plan"):
+            control.cancel()
+        return whole(instance, **given)
+
+    monkeypatch.setitem(hetopt.plan.__globals__, "solve", cancelling)
+    planned = plan(large, to=["vllm"], devices=FLEET, context=2048, control=control)
+    assert len(planned.mends) < 2
+    assert planned.notes[-1] == "the search for what would mend it was interrupted; more may"
+
+
+def test_mends_that_a_limit_left_open_are_named(large, monkeypatch):
+    monkeypatch.setitem(hetopt.plan.__globals__, "_PATIENCE", 0.0)
+    whole = hetopt.plan.__globals__["solve"]
+
+    def idle(instance, **given):
+        result = whole(instance, **given)
+        return result if given["time_limit"] else replace(result, reason="limit", limit="time", solution=None)
+
+    monkeypatch.setitem(hetopt.plan.__globals__, "solve", idle)
+    planned = plan(large, to=["vllm"], devices="t4", context=64)
+    assert planned.mends == ()
+    assert planned.notes[-1].startswith("whether it would help was not settled in 0 s each: --quantisation int8")
 
 
 # Public reports -------------------------------------------------------------------------------------------------------
