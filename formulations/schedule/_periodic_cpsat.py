@@ -135,11 +135,14 @@ class Cyclic(ConstraintModel):
     def encode(
         self, instance: Instance, question: Question, program: Any, solution: Solution
     ) -> NDArray[np.float64] | None:
-        """Literals and, as whole units, starts."""
+        """Literals and, as whole units, starts; nothing for a plan so slow that the model leaves it out."""
         streams = streams_of(instance)
         frames = frames_of(instance, streams, solution)
         cycle = streams.hyperperiod * question["cycles"] / float(solution.details.get("rate", 1.0))
-        return None if frames is None else _point(streams, program, frames, cycle)
+        most = program.built.cycle if isinstance(program.built.cycle, int) else program.built.cycle.proto.domain[-1]
+        if frames is None or math.ceil(cycle / program.unit - 1e-6) > most:
+            return None
+        return _point(streams, program, frames, cycle)
 
 
 class CyclicRate(Cyclic):
@@ -448,10 +451,12 @@ def _frames(streams: Streams, program: Any, x: NDArray[np.float64]) -> tuple[lis
 
 
 def _point(streams: Streams, program: Any, frames: list[Frame], cycle: float) -> NDArray[np.float64]:
-    """Values of the variables that a plan states, ``nan`` where it states none; starts to the next unit."""
+    """Values of the variables that a plan states, ``nan`` where it states none; dates rounded up, which keeps their order."""
     built, unit = program.built, program.unit
     by = {(frame.model, frame.number): frame for frame in frames}
-    value: dict[int, float] = {} if isinstance(built.cycle, int) else {built.cycle.index: math.ceil(cycle / unit)}
+    value: dict[int, float] = (
+        {} if isinstance(built.cycle, int) else {built.cycle.index: math.ceil(cycle / unit - 1e-6)}
+    )
     for key, there, literal, start in zip(built.frames, built.present, built.literal, built.start, strict=True):
         frame = by[key]
         if not isinstance(there, int):
@@ -460,5 +465,5 @@ def _point(streams: Streams, program: Any, frames: list[Frame], cycle: float) ->
             if z is not None:
                 value[z.index] = max(value.get(z.index, 0.0), float(way in frame.ways))
         for way, begun in zip(frame.ways, frame.start, strict=True):
-            value[start[way.first].index] = round(begun / unit)
+            value[start[way.first].index] = math.ceil(begun / unit - 1e-6)
     return np.array([value.get(variable.index, math.nan) for variable in program.variables])
