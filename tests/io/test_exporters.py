@@ -579,7 +579,9 @@ def test_ends_elsewhere_are_refused_by_name():
 
 def test_hosts_where_they_cannot_be_are_refused():
     mixed = model(*gpus(1), HOST)
-    assert "its stages run on GPUs, and box is a cpu" in refusal("vllm", mixed, [1, 1, 0, 0, 0, 0])
+    told = refusal("vllm", mixed, [1, 1, 0, 0, 0, 0])
+    assert "its stages run on GPUs, and box is a cpu; plan again for it" in told
+    assert "`hetopt plan ... --to vllm`" in told
     assert "keeps the first layers in host memory, and the plan has layers.2 to the output head on box" in refusal(
         "llama.cpp", mixed, [0, 0, 0, 1, 1, 1]
     )

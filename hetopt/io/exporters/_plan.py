@@ -77,6 +77,10 @@ class Plan:
         """The refusal, as a sentence that names the target."""
         return InputError(f"{self.target} cannot follow this plan: {why}")
 
+    def unusable(self, why: str) -> InputError:
+        """The refusal of a device that the target cannot use so, with how to plan without it."""
+        return self.refuse(f"{why}; plan again for it: of a published model, `hetopt plan ... --to {self.target}` does")
+
     def device(self, number: int) -> str:
         """Name of a device."""
         return self.instance.device_names[number]
@@ -296,7 +300,7 @@ class Plan:
         """What a runtime calls each device: number k is the k-th GPU of the instance. Refuses what is no GPU."""
         for number in devices:
             if not self._is_gpu(number):
-                raise self.refuse(f"its stages run on GPUs, and {self.device(number)} is a {self.kind(number)}")
+                raise self.unusable(f"its stages run on GPUs, and {self.device(number)} is a {self.kind(number)}")
         return [self.gpus.index(number) for number in devices]
 
     def legend(self, devices: Sequence[int]) -> str:

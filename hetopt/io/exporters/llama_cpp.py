@@ -101,7 +101,7 @@ def export(instance: Instance, result: Result | Solution) -> str:
     for stage in stages[1:]:
         if plan.kind(stage.device) == "cpu":
             what = f"{names[stage.start]} to {names[stage.stop - 1]}"
-            raise plan.refuse(
+            raise plan.unusable(
                 f"it keeps the first layers in host memory, and the plan has {what} on {plan.device(stage.device)}"
             )
     on_host = stages[0].size if plan.kind(stages[0].device) == "cpu" else 0
