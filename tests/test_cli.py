@@ -579,7 +579,7 @@ class TestLooking:
         assert json.loads(call("bound", small, "--method", "lp", "--json").stdout)["solution"] is None
 
     def test_compare(self, small):
-        run = call("compare", small, "--json")
+        run = call("compare", small, "--json", "--time-limit", "60")
         rows = json.loads(run.stdout)
         assert run.exit_code == 0
         assert rows["milp"]["objective"] == rows["cpsat"]["objective"] == 3.0
