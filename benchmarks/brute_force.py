@@ -99,7 +99,11 @@ def block(name: str, seeds: list[int]) -> dict[str, float]:
     for seed in seeds:
         contract.sample.cache_clear()
         contract.best.cache_clear()
-        _, instance, about = contract.sample(name, seed)
+        try:
+            _, instance, about = contract.sample(name, seed)
+        except InputError:  # options that the question refuses together
+            count["instances"] -= 1
+            continue
         optimum, _ = contract.best(name, seed)
         count["planned"] += optimum is not None
         best: Result | None = None

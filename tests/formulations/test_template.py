@@ -64,7 +64,13 @@ def test_what_it_does_not_know_it_refuses(loaded):
 
 def test_the_contract(loaded):
     """Every contract test that takes a problem's name, called for this one."""
-    parts = {"name": [NAME], "seed": range(6), "method": [m.name for m in loaded.methods], "factor": [2.0**-30, 1000.0]}
+    parts = {
+        "name": [NAME],
+        "seed": range(6),
+        "method": [m.name for m in loaded.methods],
+        "factor": [2.0**-30, 1000.0],
+        "fact": [fact for fact in ("group", "release", "available_from") if fact not in loaded.uses],
+    }
     called = 0
     for group in vars(contract).values():
         if not inspect.isclass(group) or not group.__name__.startswith("Test"):

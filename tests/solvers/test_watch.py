@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from solver_cases import hard
 
-from hetopt import solvers
+from hetopt import clock, solvers
 from hetopt.control import Control
 from hetopt.solvers import Answer, Options, watch
 
@@ -92,7 +92,7 @@ def test_a_solver_that_is_told_rather_than_asked():
     ("act", "verdict"),
     [
         (lambda control: control.cancel(), ("interrupted", None)),
-        (lambda control: setattr(control, "deadline", time.monotonic()), ("limit", "time")),
+        (lambda control: setattr(control, "deadline", clock.now()), ("limit", "time")),
         (lambda control: (setattr(control, "value", 5.0), setattr(control, "bound", 5.0)), ("limit", "gap")),
     ],
     ids=["cancelled", "deadline", "closed"],
