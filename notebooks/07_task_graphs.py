@@ -68,7 +68,7 @@ phone = hetopt.read(INSTANCES / "phone-3x3-rate.json")
 print("bound:", f"{hetopt.bound(phone, method='bounds').bound:.4f}")
 rates = {}
 for method in ("cpsat", "annealing", "edf", "fifo", "rate-monotonic", "best-device-edf", "one-device-edf"):
-    rates[method] = hetopt.solve(phone, method=method, time_limit=4)
+    rates[method] = hetopt.solve(phone, method=method, time_limit=8)
     rate = rates[method].objective
     print(
         f"{method:18}"
