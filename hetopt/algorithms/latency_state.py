@@ -103,8 +103,17 @@ class Scratch(NamedTuple):
 
 
 def known_of(graph: LatencyGraph, lattice: Lattice, cut: NDArray[np.bool_], bounds: Barriers) -> Known:
-    """The graph's own arrays, tails, cuts, the lattice and its bounds."""
+    """The graph's own arrays, tails, cuts, the lattice and its bounds; ``left`` only where nothing outside can begin before.
+
+    ``left`` counts from a moment at which nothing outside the ideal has begun. A label stands for more: a source outside may
+    begin while the ideal is at work. Once the ideal holds all sources, everything outside waits for its frontier.
+    """
     own: list[Any] = [getattr(graph, name) for name in Known._fields[:15]]
+    sources = np.zeros(lattice.words.shape[1], np.uint64)
+    for v in np.flatnonzero(np.diff(graph.pred_ptr) == 0).tolist():
+        sources[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+    rooted = ((lattice.words & sources) == sources).all(axis=1)
+    bounds = bounds._replace(left=np.where(rooted, bounds.left, 0))
     return Known(*[*own, tails(graph), cut, *lattice, *bounds[1:]])
 
 

@@ -92,3 +92,16 @@ def test_the_relaxation_of_packed_is_a_bound_where_memory_is_shared():
     assert exact.status == "optimal"
     assert result.bound < exact.objective
     assert result.objective is None or result.objective >= exact.objective
+
+
+def test_sources_that_run_beside_each_other_do_not_raise_the_bound():
+    """t0 and t1 run at once on two accelerators, then t2 and t3: 13 + 24 = 37, and no target above it may be told as a bound."""
+    from hetopt.registry import problem
+
+    instance = problem("partition.latency").sample(46)
+    for method in ("packed", "cpsat"):
+        result = hetopt.solve(instance, options={"subgraphs": 2}, method=method)
+        assert not [text for text in result.messages if "contradicts" in text]
+        assert result.objective == 37
+        assert result.bound is not None
+        assert result.bound <= 37
